@@ -1,101 +1,175 @@
-"""Our schedule beside the real one, job by job: `python -m realtest.compare RUN…`."""
+"""Our schedule beside the real one, job by job: `python -m realtest.compare RUN…`, or `--all` for the page of all runs.
+
+A run is read and simulated as a user would: `fleetlab read slurm DIR`, `fleetlab simulate`. What is compared, and how,
+is what two real runs are compared by (`spread`): waits from when a job is eligible to its first start.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import replace
+from collections.abc import Iterable
+from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 import fleetlab
-from fleetlab.core import Scenario
-from fleetlab.traces.slurm.events import node_events
-from realtest.everything import ALL
-from realtest.settings import PLAIN
+from fleetlab.core import Trace
+from realtest.report import with_tables
+from realtest.spread import Run, compare, submission_order
 
-WAIT = pl.col("start") - pl.coalesce("eligible", "submit")
-COLUMNS = (
-    "| run | jobs | mean wait s | simulated / real | P90 | within 2 s | within 10 s | mean difference s | correlation |"
-)
-LINE = "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+FOLDER = Path("docs/measurements/slurm")
+PAGE = FOLDER / "simulated.md"
+MARKS = ("<!-- tables: python -m realtest.compare --all -->", "<!-- end of tables -->")
 FEWEST = 20  # jobs of a partition or account that has a row
+MEAN, TAIL, CORRELATION = 0.05, 0.10, 0.95  # how close a simulation is to be, where real runs repeat more closely
+COLUMNS = (
+    "| run | jobs | mean wait s | ratio | real | P90 | real | within 2 s | real | within 10 s | real "
+    "| mean difference s | real | correlation | real |"
+)
+LINE = "|---" + "|--:" * 14 + "|"
 
 
-def starts(run: Path, **words: Any) -> pl.DataFrame:  # noqa: ANN401
-    """Return a row for each job that started in both: its real start, the simulated one, and what it waited."""
-    trace = Scenario.of(fleetlab.read(run, "slurm")).trace  # a row for each job, not for each of its runs
-    if words.get("scheduler") == "site" and trace.scheduler is not None:
-        words["scheduler"] = replace(trace.scheduler, **hooks(run))
-    result = fleetlab.simulate(trace, events=node_events(trace), **words)
-    jobs = result.jobs.join(trace.workload.frame.select("job", "runtime"), on="job")
-    # The log tells of the last run of a job.
-    again = pl.col("preemptions") + pl.col("failures") > 0
-    last = pl.when(again).then(pl.col("end") - pl.col("runtime").ceil()).otherwise("start")
-    simulated = jobs.select("job", simulated=last)
-    both = trace.workload.frame.join(simulated, on="job").drop_nulls(["start", "simulated"])
-    return both.select(
-        "job",
-        pl.col("partitions").list.join(",").alias("partition"),
-        pl.coalesce("queue", "group").cast(pl.String).alias("account"),
-        real="start",
-        simulated="simulated",
-        real_wait=WAIT,
-        simulated_wait=WAIT - pl.col("start") + pl.col("simulated"),
-    )
+@cache
+def read(folder: Path) -> Trace:
+    """Read a run as a user would."""
+    return fleetlab.read(folder, "slurm")
 
 
-def hooks(run: Path) -> dict[str, float]:
-    """Return how long prolog and epilog took in a run; slurm.conf only names their scripts."""
-    about = run / "run.json"
-    setting = json.loads(about.read_text()).get("setting") if about.exists() else None
-    slurm = ALL[setting].slurm if setting in ALL else PLAIN
-    return {"prolog": slurm.prolog, "epilog": slurm.epilog}
+def recorded(folder: Path) -> Run:
+    """Return when the jobs of a run were eligible and first started, as its trace says."""
+    trace = read(folder)
+    frame = trace.workload.frame
+    logged = trace.series.get("eligible_logged")
+    if logged is not None:  # those that waited for other jobs, which a simulation decides anew
+        frame = frame.join(logged.rename({"eligible": "logged"}).collect(), on="job", how="left")
+        frame = frame.with_columns(eligible=pl.coalesce("logged", "eligible"))
+    return _run(folder, frame.join(_names(trace), on="job").with_columns(eligible=pl.coalesce("eligible", "submit")))
 
 
-def row(name: str, jobs: pl.DataFrame) -> str:
-    """Return a line of the table."""
-    apart = (pl.col("real") - pl.col("simulated")).abs()
-    tail = pl.col("simulated_wait").quantile(0.9) / pl.col("real_wait").quantile(0.9)
-    said = jobs.select(
-        pl.col("real_wait").mean(),
-        ratio=pl.col("simulated_wait").mean() / pl.col("real_wait").mean(),
-        tail=tail,
-        near=(apart <= 2).mean() * 100,
-        close=(apart <= 10).mean() * 100,
-        apart=apart.mean(),
-        correlation=pl.corr("real_wait", "simulated_wait"),
-    ).row(0)
-    real, ratio, tail_ratio, near, close, difference, correlation = said
-    shares = f"{near:.0f}% | {close:.0f}%"
-    ratios = f"{real:.1f} | {ratio:.3f} | {tail_ratio:.2f}"
-    return f"| {name} | {jobs.height} | {ratios} | {shares} | {difference:.1f} | {correlation:.3f} |"
+def simulated(folder: Path, **words: Any) -> Run:  # noqa: ANN401
+    """Return when they are eligible and start if the site is simulated as it is configured, or by words of a policy."""
+    result = fleetlab.simulate(read(folder), **words)
+    world = result.world
+    eligible = pl.DataFrame({"job": world.frame["job"], "eligible": world.eligible})
+    return _run(folder, result.jobs.join(eligible, on="job").join(_names(result.scenario.trace), on="job"))
+
+
+def _names(trace: Trace) -> pl.DataFrame:
+    assert trace.names is not None
+    return trace.names.select("job", "name").collect()
+
+
+def _run(folder: Path, jobs: pl.DataFrame) -> Run:
+    """Make a run of a table with a row for each time that a job ran."""
+    order = submission_order(folder)
+    label = {
+        "partition": pl.col("partitions").list.join(","),
+        "account": pl.coalesce("queue", "group").cast(pl.String),
+    }
+    rows = jobs.drop_nulls("start").sort("start").with_columns(**label)
+    first = rows.unique("name", keep="first", maintain_order=True)
+    keys = [order.key(name.rpartition("/")[2]) for name in first["name"]]
+    kinds = {name: dict(zip(keys, first[name].to_list(), strict=True)) for name in label}
+    eligible, start = (dict(zip(keys, first[name].to_list(), strict=True)) for name in ("eligible", "start"))
+    return Run(folder.name, eligible, start, len(rows), 0.0, kinds)
+
+
+def groups_of(run: Run) -> dict[str, set[str]]:
+    """Return the jobs of a run by partition and by account; the whole run first, small groups left out."""
+    groups = {run.name: set(run.start)}
+    for kind, of in run.kinds.items():
+        names = sorted({name or "" for name in of.values()})
+        if len(names) > 1:
+            groups |= {f"· {kind} {name}": {job for job in of if (of[job] or "") == name} for name in names}
+    return {name: jobs for name, jobs in groups.items() if len(jobs) >= FEWEST or name == run.name}
+
+
+def repetitions(folder: Path) -> list[Path]:
+    """Return the other runs of the same submissions."""
+    setting, _, number = folder.name.rpartition("-")
+    return [path for path in sorted(folder.parent.glob(f"{setting}-*")) if number and path != folder]
+
+
+def real_pairs(folder: Path, jobs: Iterable[str]) -> list[dict[str, float]]:
+    """Compare a run's repetitions with it and with each other, on some of its jobs."""
+    runs = [recorded(path) for path in (folder, *repetitions(folder))]
+    return [compare(one, other, jobs) for one, other in combinations(runs, 2)]
+
+
+def allowed(pairs: list[dict[str, float]]) -> dict[str, float]:
+    """Return how far a simulation may be: the mean, the P90 and the correlation; as far as two real runs at least."""
+    far = {name: max([0.0, *(abs(np.log(pair[name])) for pair in pairs)]) for name in ("mean_ratio", "tail_ratio")}
+    return {
+        "mean_ratio": max(np.log1p(MEAN), far["mean_ratio"]),
+        "tail_ratio": max(np.log1p(TAIL), far["tail_ratio"]),
+        "correlation": min([CORRELATION, *(pair["correlation"] for pair in pairs)]),
+    }
+
+
+def is_met(close: dict[str, float], pairs: list[dict[str, float]]) -> dict[str, bool]:
+    """Return which of the three a simulation meets."""
+    bounds = allowed(pairs)
+    met = {name: abs(np.log(close[name])) <= bounds[name] for name in ("mean_ratio", "tail_ratio")}
+    return met | {"correlation": close["correlation"] >= bounds["correlation"]}
+
+
+def row(name: str, close: dict[str, float], pairs: list[dict[str, float]]) -> str:
+    """Return a line of the table; what is outside of what is allowed is bold."""
+    met = is_met(close, pairs)
+    cells = [name, f"{close['jobs']:.0f}", f"{close['mean_wait']:.1f}"]
+    for key, form in FORMS.items():
+        value = form(close[key])
+        cells.append(value if met.get(key, True) else f"**{value}**")
+        cells.append(_of_pairs(key, pairs, form) if pairs else "")
+    return f"| {' | '.join(cells)} |"
+
+
+FORMS = {
+    "mean_ratio": "{:.2f}".format,
+    "tail_ratio": "{:.2f}".format,
+    "within_2s": "{:.0%}".format,
+    "within_10s": "{:.0%}".format,
+    "mean_apart": "{:.1f}".format,
+    "correlation": "{:.2f}".format,
+}
+
+
+def _of_pairs(key: str, pairs: list[dict[str, float]], form: Any) -> str:  # noqa: ANN401
+    """Say how far real runs are apart: ratios by the farthest pair, the others by the mean of all."""
+    values = [pair[key] for pair in pairs]
+    return form(np.exp(max(abs(np.log(values))))) if key.endswith("ratio") else form(np.mean(values))
+
+
+def lines_of(folder: Path, **words: Any) -> list[str]:  # noqa: ANN401
+    """Return the lines of a run, its partitions and accounts."""
+    real, ours = recorded(folder), simulated(folder, **words)
+    return [row(name, compare(real, ours, jobs), real_pairs(folder, jobs)) for name, jobs in groups_of(real).items()]
 
 
 def table(runs: list[Path], **words: Any) -> str:  # noqa: ANN401
     """Return each run, and below it its partitions and accounts."""
-    lines = [COLUMNS, LINE]
-    for run in runs:
-        jobs = starts(run, **words)
-        lines.append(row(run.name, jobs))
-        for by in ("partition", "account"):
-            groups = [(str(name), part) for (name,), part in jobs.sort(by).group_by(by, maintain_order=True)]
-            if len(groups) > 1:
-                lines += [row(f"· {by} {name}", part) for name, part in groups if part.height >= FEWEST]
-    return "\n".join(lines)
+    return "\n".join([COLUMNS, LINE, *(line for run in runs for line in lines_of(run, **words))])
 
 
 def main() -> None:
     """Compare runs with a simulation of the site as it is configured, or with words of a scenario."""
     parser = argparse.ArgumentParser(prog="realtest.compare", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("runs", nargs="*", type=Path)
+    parser.add_argument("--all", action="store_true", help=f"all of {FOLDER}, into {PAGE}")
     parser.add_argument("--scheduler", default="site")
     parser.add_argument("--backfill", help="a backfill rule of our own instead")
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     words = {"backfill": given.backfill} if given.backfill else {"scheduler": given.scheduler}
-    print(table(given.runs, **words))
+    runs = [path.parent for path in sorted(FOLDER.glob("*/run.json"))] if given.all else given.runs
+    said = table(runs, seed=given.seed, **words)
+    if given.all:
+        PAGE.write_text(with_tables(PAGE.read_text("utf-8"), said, MARKS), "utf-8")
+    print(said)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ PAGE = Path("docs/measurements/slurm/README.md")
 MARKS = ("<!-- tables: python -m realtest.report -->", "<!-- end of tables -->")
 
 
-def with_tables(page: str, said: str) -> str:
+def with_tables(page: str, said: str, marks: tuple[str, str] = MARKS) -> str:
     """Return the page with the tables between its two marks."""
-    before, _, rest = page.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    return f"{before}{MARKS[0]}\n\n{said}\n\n{MARKS[1]}{after}"
+    before, _, rest = page.partition(marks[0])
+    _, _, after = rest.partition(marks[1])
+    return f"{before}{marks[0]}\n\n{said}\n\n{marks[1]}{after}"
 
 
 if __name__ == "__main__":

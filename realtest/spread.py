@@ -9,7 +9,8 @@ import gzip
 import json
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -26,6 +27,7 @@ class Run:
     start: dict[str, float]
     attempts: int  # starts, also those after a job was put back into the queue
     late: float  # the longest that a submission was behind its time
+    kinds: dict[str, dict[str, str]] = field(default_factory=dict)  # partition, account: of each job, where known
 
     @property
     def waits(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -41,24 +43,41 @@ def text_of(folder: Path, name: str) -> str | None:
     return gzip.decompress(packed.read_bytes()).decode("utf-8", errors="replace") if packed.exists() else None
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The place of each id among the submissions: tasks of an array take ids when they start, so ids differ."""
+
+    places: dict[int, int]
+
+    def key(self, job: str) -> str:
+        """Return a job's name with the place of its submission: the same in every run of the same submissions."""
+        number = _submission(job)
+        return job.replace(str(number), str(self.places.get(number, number)), 1)
+
+
+def submission_order(folder: Path) -> Order:
+    """Return the order in which a run's jobs were submitted; of a log that does not tell, the order of their ids."""
+    submitted = [json.loads(line) for line in (text_of(folder, "submitted.jsonl") or "").splitlines()]
+    about = json.loads(text_of(folder, "run.json") or "{}")
+    ids = [row["id"] for row in submitted if "id" in row] or about.get("ids", ())
+    return Order({number: rank for rank, number in enumerate(ids, start=1)})
+
+
 def load(folder: Path) -> Run:
-    """Read a run from what `collect` gathered."""
+    """Read a run from what `collect` gathered, without fleetlab's reader."""
     about = json.loads(text_of(folder, "run.json") or "{}")
     begin = about["begin"]
     header, *lines = (text_of(folder, "sacct.txt") or "").splitlines()
     names = header.split("|")
     rows = [dict(zip(names, line.split("|"), strict=False)) for line in lines]
     rows = [row for row in rows if row["JobID"][:1].isdigit() and "." not in row["JobID"]]
-    # Tasks of an array take ids when they start, so ids differ between runs; their order does not.
     submitted = [json.loads(line) for line in (text_of(folder, "submitted.jsonl") or "").splitlines()]
-    ids = [row["id"] for row in submitted if "id" in row] or about.get("ids", ())
-    order = {number: rank for rank, number in enumerate(ids, start=1)}
+    order = submission_order(folder)
     eligible: dict[str, float] = {}
     start: dict[str, float] = {}
     rows = [row for row in rows if row.get("Start", "Unknown") not in ("Unknown", "None", "")]
     for row in rows:
-        number = _submission(row)
-        job = row["JobID"].replace(str(number), str(order.get(number, number)), 1)
+        job = order.key(row["JobID"])
         at = _seconds(row["Start"]) - begin
         if at < start.get(job, np.inf):
             start[job], eligible[job] = at, _seconds(row["Eligible"]) - begin
@@ -66,18 +85,19 @@ def load(folder: Path) -> Run:
     return Run(folder.name, eligible, start, len(rows), late)
 
 
-def _submission(row: dict[str, str]) -> int:
+def _submission(job: str) -> int:
     """Return the id that sbatch gave: 12 of 12_3 and of 12+1."""
-    return int(re.split(r"[_+]", row["JobID"])[0])
+    return int(re.split(r"[_+]", job)[0])
 
 
 def _seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp()
 
 
-def compare(one: Run, other: Run) -> dict[str, float]:
-    """Compare the starts of the jobs that both runs started."""
-    both = [job for job in one.start if job in other.start]
+def compare(one: Run, other: Run, jobs: Iterable[str] | None = None) -> dict[str, float]:
+    """Compare the starts of jobs that both runs started, or of some of them; ratios are of the other to the one."""
+    some = set(one.start if jobs is None else jobs)
+    both = [job for job in one.start if job in other.start and job in some]
     apart = np.array([abs(one.start[job] - other.start[job]) for job in both])
     waits = np.array([[run.start[job] - run.eligible[job] for job in both] for run in (one, other)])
     return {
@@ -86,8 +106,15 @@ def compare(one: Run, other: Run) -> dict[str, float]:
         "within_10s": float(np.mean(apart <= 10)),
         "mean_apart": float(np.mean(apart)),
         "correlation": float(np.corrcoef(waits)[0, 1]),
-        "mean_ratio": float(waits[1].mean() / waits[0].mean()),
+        "mean_wait": float(waits[0].mean()),
+        "mean_ratio": ratio(waits[1].mean(), waits[0].mean()),
+        "tail_ratio": ratio(*np.quantile(waits[::-1], 0.9, axis=1)),
     }
+
+
+def ratio(a: float, b: float) -> float:
+    """Return one wait over another, both of at least a second, which is as exactly as Slurm logs them."""
+    return float(max(a, 1.0) / max(b, 1.0))
 
 
 def runs_by_setting(folder: Path) -> dict[str, list[Run]]:

@@ -1,63 +1,21 @@
 """Recorded runs of a real Slurm, simulated as the site is configured: as close to them as they are to each other."""
 
-from functools import cache
-from itertools import combinations
 from pathlib import Path
 
-import numpy as np
-import polars as pl
 import pytest
+from realtest.compare import FOLDER, is_met, real_pairs, recorded, simulated
+from realtest.spread import compare
 
-import fleetlab
-from fleetlab.core import Scenario
-
-FOLDER = Path(__file__).parents[2] / "docs" / "measurements" / "slurm"
-QUICK = ("defaults", "partitions")
-SETTINGS = sorted({path.parent.name.rsplit("-", 1)[0] for path in FOLDER.glob("*/run.json")})
-CLOSE = 0.1  # of the mean wait; or what real runs of the same jobs differ by, if that is more
-FARTHER = {"everything": 0.17, "qos": 0.11}  # not met yet
-CORRELATION = 0.1  # less than that between two real runs, at most
+RUNS = sorted(path.parent for path in (Path(__file__).parents[2] / FOLDER).glob("*/run.json"))
+QUICK = ("defaults-1", "everything-1")
 
 
-@cache
-def recorded(setting: str) -> dict[str, pl.DataFrame]:
-    """Waits by the name of a job, of every run; from its submission to its last start."""
-    return {run.name: _waits(fleetlab.read(run, "slurm")) for run in sorted(FOLDER.glob(f"{setting}-*"))}
+def of_run(folder):
+    return pytest.param(folder, id=folder.name, marks=() if folder.name in QUICK else pytest.mark.validate)
 
 
-def _waits(trace) -> pl.DataFrame:
-    trace = Scenario.of(trace).trace  # one row a job
-    jobs = trace.workload.frame.join(trace.names.collect(), on="job")
-    return jobs.drop_nulls("start").select("name", wait=pl.col("start") - pl.col("submit"))
-
-
-def simulated(run: Path) -> pl.DataFrame:
-    trace = fleetlab.read(run, "slurm")
-    result = fleetlab.simulate(trace)
-    names = result.scenario.trace.names.collect()
-    jobs = result.jobs.join(names, on="job").join(result.scenario.workload.frame.select("job", "runtime"), on="job")
-    last = pl.col("end") - pl.col("runtime").ceil()
-    return jobs.drop_nulls("end").select("name", wait=last - pl.col("submit"))
-
-
-def beside(one: pl.DataFrame, other: pl.DataFrame) -> tuple[float, float]:
-    """How far the second mean is from the first, and the correlation, of jobs that are in both."""
-    both = one.unique("name").join(other.unique("name"), on="name")
-    a, b = both["wait"].to_numpy(), both["wait_right"].to_numpy()
-    return abs(b.mean() / a.mean() - 1), float(np.corrcoef(a, b)[0, 1])
-
-
-def of_setting(setting):
-    return setting if setting in QUICK else pytest.param(setting, marks=pytest.mark.validate)
-
-
-@pytest.mark.parametrize("setting", [of_setting(setting) for setting in SETTINGS])
-def test_a_real_run_is_met_as_closely_as_real_runs_repeat(setting):
-    runs = recorded(setting)
-    pairs = [beside(one, other) for one, other in combinations(runs.values(), 2)]
-    allowed = max(FARTHER.get(setting, CLOSE), *(far for far, _ in pairs))
-    least = min(together for _, together in pairs) - CORRELATION
-    name = f"{setting}-1"
-    far, together = beside(runs[name], simulated(FOLDER / name))
-    assert far <= allowed
-    assert together >= least
+@pytest.mark.parametrize("folder", [of_run(folder) for folder in RUNS])
+def test_a_real_run_is_met_as_closely_as_real_runs_repeat(folder):
+    real = recorded(folder)
+    met = is_met(compare(real, simulated(folder)), real_pairs(folder, real.start))
+    assert {name for name, holds in met.items() if not holds} == set(OUTSIDE.get(folder.name, ()))

@@ -168,6 +168,7 @@ class Slurm:
     select_flags: tuple[str, ...] = ()  # CR_CPU_Memory, CR_LLN, CR_PACK_NODES, …
     parameters: tuple[str, ...] = ()  # entries of SchedulerParameters that no field above holds
     version: str = ""
+    boot: float | None = None  # when slurmctld started: its loops and its passes over usage count from then
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Slurm:

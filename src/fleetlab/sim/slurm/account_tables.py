@@ -32,7 +32,7 @@ def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accou
         groups=groups_of(world, site, s, resources, cluster.frame["gpu_type"].to_list()),
         multifactor=int(site.priority.multifactor), period=max(1.0, site.priority.calc_period),
         always=int("ACCRUE_ALWAYS" in {flag.upper() for flag in site.priority.flags}),
-        pass_at=np.array([np.floor(s.jobs.submit.min(initial=0.0))]), lowest=np.array([FIRST_BASIC], dtype=np.int64),
+        pass_at=_passes(site, s), lowest=np.array([FIRST_BASIC], dtype=np.int64),
         associations=associations, usage=new_usage(associations, site.qos, len(resources), usage_of(site.queues)),
         usage_rules=rules, billing=billing_rules(site, resources),
         rules=priority_rules(site, resources, _totals(cluster.frame), _of_partitions(site, cluster)), amounts=amounts,
@@ -42,6 +42,12 @@ def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accou
         qos_row=np.where(qos >= 0, qos + len(associations.parent), -1), factor=factor[qos],
         rate=np.full(len(s.jobs), -1.0),
     )  # fmt: skip
+
+
+def _passes(site: Site, s: Slurm) -> Floats:
+    """Return when the accounts are ranked first, and the phase of later passes: they count from slurmctld's start."""
+    begin = np.floor(s.jobs.submit.min(initial=0.0))
+    return np.array([begin, begin if site.boot is None else site.boot])
 
 
 def _totals(nodes: pl.DataFrame) -> dict[str, float]:

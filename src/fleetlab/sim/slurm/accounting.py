@@ -59,7 +59,7 @@ class Accounting(NamedTuple):
     multifactor: int  # else by submission alone
     period: float  # s between two passes over usage
     always: int  # ACCRUE_ALWAYS
-    pass_at: Floats  # [1]: the next pass
+    pass_at: Floats  # [2]: the next pass, and one that all others are whole periods away from
     lowest: Ints  # [1]: of the priorities given by submission
     associations: Associations
     usage: Usage
@@ -299,6 +299,7 @@ def pass_over_usage(s: Slurm, a: Accounting) -> None:
     end_fair_share(a.associations, a.usage, a.usage_rules, now)
     for k in range(s.clock.pending):
         set_priority(s, a, s.pending[k])
-    a.pass_at[0] = np.floor(s.clock.now) + a.period
+    first = a.pass_at[1]
+    a.pass_at[0] = first + (np.floor((np.floor(s.clock.now) - first) / a.period) + 1.0) * a.period
     if s.clock.running:
         s.clock.changed = now

@@ -55,6 +55,7 @@ def play(
         within = Draw.of(len(world.submit), seed, draw)
         s = tables(world, site, cluster, parts, outages)
         s.clock.epoch = math.floor(epoch or 0.0)
+        _set_phases(s, site)
         s.jobs.submit += within.submitted
         s.jobs.begin = np.maximum(s.jobs.begin, s.jobs.submit)
         s.jobs.overhead = within.overhead
@@ -76,6 +77,16 @@ def play(
         played(world, found, until, outages if events else None),
         rules=rules_of(found, accounts, site.epilog), backfill="conservative" if site.backfill.on else "none",
     )  # fmt: skip
+
+
+def _set_phases(s: Slurm, site: Site) -> None:
+    """Let both loops go on as they began when slurmctld started, if the site tells when that was."""
+    first = float(s.jobs.submit.min(initial=0.0))
+    if site.boot is None or site.boot > first:
+        return
+    every = max(1.0, site.main.interval)
+    s.clock.last_full = site.boot + math.floor((first - site.boot) / every) * every
+    s.clock.next_backfill = site.boot + site.backfill.interval  # it sleeps before its first cycle
 
 
 def _typical(starts: list[Floats]) -> int:

@@ -33,12 +33,21 @@ def _names(header: str) -> list[str]:
     return [name.replace(" ", "").lower() for name in header.split("|")]
 
 
-def read_events(text: str, zone: str, zero: float) -> pl.DataFrame:
-    """Read a list of events; times count from `zero`, and rows of no node (a cluster that registers) are left out."""
+def registrations(text: str, zone: str) -> list[float]:
+    """Return when slurmctld registered its cluster, in Unix time: as it starts, and when what there is has changed."""
+    stamps = [row["timestart"] for row in _rows(text) if not row.get("nodename") and "Registered" in row["reason"]]
+    return moments(pl.Series(stamps, dtype=pl.String), zone)[0].drop_nulls().to_list()
+
+
+def _rows(text: str) -> list[dict[str, str]]:
     lines = [line for line in text.splitlines() if line.strip()]
     names = _names(lines[0]) if lines else []
-    rows = [dict(zip(names, line.split("|"), strict=False)) for line in lines[1:]]
-    rows = [row for row in rows if row.get("nodename")]
+    return [{"reason": ""} | dict(zip(names, line.split("|"), strict=False)) for line in lines[1:]]
+
+
+def read_events(text: str, zone: str, zero: float) -> pl.DataFrame:
+    """Read a list of events; times count from `zero`, and rows of no node (a cluster that registers) are left out."""
+    rows = [row for row in _rows(text) if row.get("nodename")]
 
     def column(name: str) -> pl.Series:
         return pl.Series([row.get(name, "") for row in rows], dtype=pl.String)

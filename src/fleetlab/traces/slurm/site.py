@@ -13,9 +13,10 @@ from fleetlab.core.queues import QueueTree
 from fleetlab.core.slurm import Slurm
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.input.times import moments
 from fleetlab.traces.slurm.conf import add_confs, add_listing, kind_of_conf, read_site, slurm_of
 from fleetlab.traces.slurm.conf_text import read_text
-from fleetlab.traces.slurm.events import read_events
+from fleetlab.traces.slurm.events import read_events, registrations
 from fleetlab.traces.slurm.nodes import NodeInventory, read_conf_nodes
 from fleetlab.traces.slurm.partitions import partition_nodes
 from fleetlab.traces.slurm.site_text import Site
@@ -77,7 +78,16 @@ def scheduler_of(site: Site, zero: float, zone: str) -> Slurm:
     queues = slurm.queues
     if not knows_begin(site):  # usage is listed as it was later: what it was when the log began is not known
         queues = QueueTree(replace(queue, usage=0.0) for queue in queues.values())
-    return replace(slurm, reservations=moved, queues=queues)
+    return replace(slurm, reservations=moved, queues=queues, boot=boot_of(site, zero, zone))
+
+
+def boot_of(site: Site, zero: float, zone: str) -> float | None:
+    """Return when slurmctld started: `scontrol show config` says so, and it registers its cluster then."""
+    shown = site.running.values.get("boot_time", "")
+    known = moments(pl.Series([shown], dtype=pl.String), zone)[0].drop_nulls().to_list()
+    registered = [moment for text in site.events for moment in registrations(text, zone)]
+    before = [moment for moment in registered if moment <= zero]
+    return next((moment - zero for moment in (*known, *sorted(before)[-1:])), None)
 
 
 def events_of(site: Site, zero: float, zone: str) -> pl.DataFrame | None:
