@@ -18,6 +18,7 @@ from fleetlab.sim.slurm.limits import (
     MINUTE,
     MOST,
     NODE,
+    OVER_TIME,
     REFUSED,
     RESOURCE,
     SPENT,

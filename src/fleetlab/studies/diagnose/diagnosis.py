@@ -58,7 +58,8 @@ def diagnose(
         What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each GPU type one large
         node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),
         nodes (10 % more of each GPU type; nodes:T4 for one type, or of each partition that jobs name), partitions (jobs
-        run in any), nothing (default: all but nothing).
+        run in any), nothing; under a site's Slurm also limits (none), loops (that look every second), epilog and
+        reservations (none) (default: all but nothing).
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
