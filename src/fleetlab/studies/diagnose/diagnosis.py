@@ -106,7 +106,7 @@ def _diagnosis(
     waits = ledger.waits(result, workload)
     wait = waits["wait"].to_numpy()
     blocks = result.blocks(waits)
-    changes = effects(wait, outcomes, scenario, blocks)
+    changes = effects(wait, outcomes, scenario, blocks, workload.frame[waits["job"].to_numpy()])
     usage = None if scenario.trace.usage is None else scenario.by_job(scenario.trace.usage)
     frames = {
         "actions": actions(changes),
@@ -142,6 +142,8 @@ def _waiting(
         by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
         frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload)}
     frames["longest waits"] = ledger.longest_waits(waits)[0]
+    if waits["limit"].any():
+        frames["at limits"] = ledger.at_limits(waits, workload.frame[waits["job"].to_numpy()])
     if scenario.policy.backfill == "none":
         frames["blocking jobs"] = ledger.blocking_jobs(waits)
     return frames
