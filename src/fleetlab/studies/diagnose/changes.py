@@ -14,6 +14,7 @@ from fleetlab.core.catalog import BACKFILLS, NODE_AMOUNTS
 from fleetlab.core.durations import plural
 from fleetlab.core.names import lookup
 from fleetlab.core.nodes import chosen
+from fleetlab.studies.diagnose.site_changes import SITE_CHANGES, SiteChange
 
 MORE = 0.1  # of the nodes of a type
 LARGEST = 62  # GPUs on one node: the most that the simulator takes
@@ -158,7 +159,7 @@ CHANGES: dict[str, WhatIf] = {
         ),
         WhatIf(
             "partitions", "no partitions", "let jobs run in any partition", "changes of the partitions",
-            ("partition",), _one_partition, _requests(partitions=NO_TYPES),
+            ("partition", "partition_down"), _one_partition, _requests(partitions=NO_TYPES),
         ),
         WhatIf(
             "cpu", "unlimited CPU", "add CPU to GPU nodes, or reduce the CPU that jobs request", "CPUs", ("cpu",),
@@ -188,6 +189,16 @@ CHANGES: dict[str, WhatIf] = {
                lambda _: "", lambda s: s),
     )
 }  # fmt: skip
+
+
+def _of_site(change: SiteChange) -> WhatIf:
+    return WhatIf(
+        change.name, change.title, change.action, change.requires, change.removes,
+        lambda s: NO_EFFECT if change.changes_nothing(s) else "", change.apply,
+    )  # fmt: skip
+
+
+OF_SITE = {change.name: _of_site(change) for change in SITE_CHANGES}  # of a site's Slurm: tried where there is one
 SHARING = "sharing"  # exclusive GPUs where they are shared, and the reverse
 NODES = "nodes"  # one change per GPU type, or, where jobs name several, per partition
 DEFAULT = (*(name for name in CHANGES if name != "nothing"), SHARING, NODES)
@@ -225,7 +236,7 @@ def what_if(name: str, scenario: Scenario) -> WhatIf:
     kind, _, gpu_type = name.partition(":")
     if kind == NODES:
         return _more(gpu_type, scenario.cluster)
-    return _sharing(scenario) if kind == SHARING else CHANGES[name]
+    return _sharing(scenario) if kind == SHARING else (CHANGES | OF_SITE)[name]
 
 
 def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
@@ -233,12 +244,14 @@ def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
 
     A node that is added is in the partitions of those it is a copy of: others cannot use it.
     """
+    if tuple(names) == DEFAULT and scenario.scheduler is not None:
+        names = (*names, *OF_SITE)
     every = [f"{NODES}:{name}" for name in partitions(scenario) or gpu_types(scenario.cluster)]
     also = [f"{NODES}:{gpu_type}" for gpu_type in gpu_types(scenario.cluster)]
     wanted = dict.fromkeys(name for word in names for name in (every if word == NODES else [word]))
-    hint = f"choose from {', '.join(DEFAULT)}; nodes:TYPE for one GPU type"
+    hint = f"choose from {', '.join((*DEFAULT, *OF_SITE))}; nodes:TYPE for one GPU type"
     for name in wanted:
-        lookup("change", name, [*CHANGES, SHARING, *every, *also], hint=hint, models=":" in name)
+        lookup("change", name, [*CHANGES, *OF_SITE, SHARING, *every, *also], hint=hint, models=":" in name)
     if not wanted:
         msg = "a diagnosis needs at least one change"
         raise PolicyError(msg, hint=hint)

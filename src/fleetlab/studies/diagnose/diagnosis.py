@@ -58,7 +58,8 @@ def diagnose(
         What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each GPU type one large
         node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),
         nodes (10 % more of each GPU type; nodes:T4 for one type, or of each partition that jobs name), partitions (jobs
-        run in any), nothing (default: all but nothing).
+        run in any), nothing; under a site's Slurm also limits (none), loops (that look every second), epilog and
+        reservations (none) (default: all but nothing).
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
@@ -105,7 +106,7 @@ def _diagnosis(
     waits = ledger.waits(result, workload)
     wait = waits["wait"].to_numpy()
     blocks = result.blocks(waits)
-    changes = effects(wait, outcomes, scenario, blocks)
+    changes = effects(wait, outcomes, scenario, blocks, workload.frame[waits["job"].to_numpy()])
     usage = None if scenario.trace.usage is None else scenario.by_job(scenario.trace.usage)
     frames = {
         "actions": actions(changes),
@@ -141,6 +142,8 @@ def _waiting(
         by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
         frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload)}
     frames["longest waits"] = ledger.longest_waits(waits)[0]
+    if waits["limit"].any():
+        frames["at limits"] = ledger.at_limits(waits, workload.frame[waits["job"].to_numpy()])
     if scenario.policy.backfill == "none":
         frames["blocking jobs"] = ledger.blocking_jobs(waits)
     return frames

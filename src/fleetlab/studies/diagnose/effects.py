@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Prices, Scenario
+from fleetlab.core.censoring import Bools
+from fleetlab.core.nodes import chosen
 from fleetlab.stats import BlockBootstrap, Floats, paired_difference
-from fleetlab.studies.diagnose.changes import NODES
+from fleetlab.studies.diagnose.changes import CPU_ONLY, NODES
 from fleetlab.studies.diagnose.runs import Outcome
 
 HOUR = 3600.0
@@ -27,15 +29,39 @@ SCHEMA = {
 }  # fmt: skip
 
 
-def effects(wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: BlockBootstrap) -> pl.DataFrame:
-    """Return one row per change, by verdict (lower mean wait first) and by the change of the mean wait."""
-    rows = [_row(wait, outcome, blocks) | _added(outcome, scenario) for outcome in outcomes]
+def effects(
+    wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: BlockBootstrap, jobs: pl.DataFrame
+) -> pl.DataFrame:
+    """Return one row per change, by verdict (lower mean wait first) and by the change of the mean wait.
+
+    `jobs` are those that waited, with their partitions and GPU types. Nodes help those that may use them: where their
+    waits are not lower, the rest is that one schedule is not another.
+    """
+    rows = [
+        _row(wait, outcome, blocks, may_use(outcome.change.name, scenario.cluster, jobs)) | _added(outcome, scenario)
+        for outcome in outcomes
+    ]
     rank = pl.col("verdict").replace_strict({LOWER: 0, NOT_SIGNIFICANT: 1, HIGHER: 2}, return_dtype=pl.Int64)
     table = pl.DataFrame(rows, schema=SCHEMA).with_columns(pl.col(pl.Float64).fill_nan(None))
     return table.sort(rank, "mean wait change", maintain_order=True)
 
 
-def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap) -> dict[str, Any]:
+def may_use(change: str, cluster: Cluster, jobs: pl.DataFrame) -> Bools | None:
+    """Return which jobs may use the nodes that a change adds; None: it adds none, or all may."""
+    kind, _, name = change.partition(":")
+    if kind != NODES or name == CPU_ONLY:
+        return None
+    nodes = cluster.frame.filter(chosen(cluster.frame, name))
+    parts, types = nodes["partitions"].explode().drop_nulls(), nodes["gpu_type"].drop_nulls()
+    named = cluster.frame["partitions"].list.len().sum() > 0
+    in_part = pl.col("partitions").list.eval(pl.element().is_in(parts.implode())).list.any()
+    of_type = pl.col("gpu_types").list.eval(pl.element().is_in(types.implode())).list.any()
+    any_part = (pl.col("partitions").list.len() == 0) | pl.lit(value=not named)
+    both = (any_part | in_part) & ((pl.col("gpu_types").list.len() == 0) | of_type)
+    return jobs.select(both.fill_null(value=False)).to_series().to_numpy()
+
+
+def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap, users: Bools | None) -> dict[str, Any]:
     done, change = ~np.isnan(outcome.wait), outcome.change
     before, after = (wait, outcome.wait) if done.all() else (wait[done], outcome.wait[done])
     part = blocks if done.all() else blocks.part(done)
@@ -49,7 +75,19 @@ def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap) -> dict[str, An
     row |= dict(zip(MEAN, mean.interval(), strict=True))
     row |= dict(zip(P90, p90, strict=True))
     row |= {"mean wait": float(after.mean()), "P90 wait": float(np.quantile(after, 0.9))}
-    return row | {"P(lower)": mean.probability_below(0.0), "verdict": _verdict(*mean.interval())}
+    verdict = _verdict(*mean.interval())
+    if verdict == LOWER and users is not None and not _helps(before, after, part, users[done]):
+        verdict = NOT_SIGNIFICANT
+    return row | {"P(lower)": mean.probability_below(0.0), "verdict": verdict}
+
+
+def _helps(before: Floats, after: Floats, blocks: BlockBootstrap, users: Bools) -> bool:
+    """Return whether those who may use what is added wait less, and for most of the difference."""
+    if not users.any():
+        return False
+    part, saved = blocks.part(users), before - after
+    own = paired_difference(part.means(before[users]), part.means(after[users])).interval()
+    return _verdict(*own) == LOWER and float(saved[users].sum()) >= 0.5 * float(saved.sum())
 
 
 def _verdict(value: float, low: float, high: float) -> str:

@@ -16,7 +16,7 @@ from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, batch_means
 from fleetlab.studies.diagnose.changes import NODES, WhatIf
 from fleetlab.studies.diagnose.effects import HIGHER, LOWER, MEAN, NOT_SIGNIFICANT
-from fleetlab.studies.diagnose.ledger import BLOCKED
+from fleetlab.studies.diagnose.ledger import BLOCKED, SHARE_OF_WAITING
 from fleetlab.studies.diagnose.runs import Outcome
 from fleetlab.studies.requests import CANNOT_RUN, left_out
 from fleetlab.studies.sentences import change_of_mean, mean_of, percent
@@ -38,6 +38,7 @@ def findings(
         f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}.",
         _best(changes),
         agreement(reasons, changes, outcomes),
+        *(_of_site(frames) if scenario.scheduler is not None else ()),
         *_who_holds(frames["held by"], frames["held by users"], result.jobs.height),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
     ]
@@ -47,6 +48,27 @@ def findings(
         sentences.append(
             f"Job {job['job']} ({size}) blocked the queue most: for {duration(job['blocked'])}, while the jobs behind "
             f"it waited {duration(job['behind'])} in total."
+        )
+    return sentences
+
+
+def _of_site(frames: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Return in which partition jobs wait longest, and at whose limits they wait."""
+    sentences = []
+    if "by partitions" in frames and frames["by partitions"].height > 1:
+        rows = frames["by partitions"].sort("mean wait", descending=True)
+        first, last = rows.row(0, named=True), rows.row(-1, named=True)
+        why = f" ({first['main reasons']})" if first["main reasons"] else ""
+        sentences.append(
+            f"By partition, jobs of `{first['partitions']}` wait longest, {duration(first['mean wait'])} on average{why}; "
+            f"those of `{last['partitions']}` {duration(last['mean wait'])}."
+        )
+    if "at limits" in frames:
+        row = frames["at limits"].row(0, named=True)
+        array = ", in arrays with a limit of their own" if row["array with a limit"] == "yes" else ""
+        sentences.append(
+            f"At limits, jobs of QOS `{row['QOS']}` and account `{row['queue']}`{array} wait most: "
+            f"{percent(row[SHARE_OF_WAITING])} of all waiting time."
         )
     return sentences
 

@@ -124,6 +124,22 @@ def _main_reasons(row: dict[str, float]) -> str:
     return ", ".join(f"{w} {100 * row[w] / total:.0f} %" for w in first if row[w] >= 0.005 * total) if total else ""
 
 
+def at_limits(table: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return whose jobs wait at limits: by class of service, account and whether their array has a limit of its own.
+
+    `jobs` has a row for each of the table.
+    """
+    whose = jobs.select(
+        pl.col("qos").cast(pl.String).fill_null("none").alias("QOS"), queue(),
+        pl.when(pl.col("array_limit") > 0).then(pl.lit("yes")).otherwise(pl.lit("no")).alias("array with a limit"),
+    )  # fmt: skip
+    rows = pl.concat([whose, table.select("limit")], how="horizontal").filter(pl.col("limit") > 0)
+    sums = rows.group_by(whose.columns, maintain_order=True).agg(pl.len().alias("jobs"), pl.col("limit").sum())
+    share = (pl.col("limit") / (float(table["wait"].sum()) or 1.0)).alias(SHARE_OF_WAITING)
+    sums = sums.sort("limit", descending=True, maintain_order=True).head(LISTED)
+    return sums.select(*whose.columns, "jobs", pl.col("limit").alias("wait at limits"), share)
+
+
 def worst_hours(table: pl.DataFrame, workload: Workload) -> pl.DataFrame:
     """Return the hours, by the same clock as the hours of the day, whose jobs waited most in total."""
     begin = pl.select(begin=clock(table["submit"], workload).dt.truncate("1h")).to_series()
