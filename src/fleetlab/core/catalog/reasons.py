@@ -31,13 +31,15 @@ UNREAD_CONSTRAINT = "its constraint cannot be read"
 FITS_NOWHERE = "an instance fits on no node"
 GANG_TOO_LARGE = "its instances do not all fit at once"
 ABOVE_QUOTA = "requests more GPUs than the quota of its user"
+ABOVE_QUEUE = "requests more than its queue, account or QOS may ever have"
+ABOVE_JOB_LIMIT = "is larger, smaller or longer than a job of its queue or QOS may be"
 
 # At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
 REASONS = Catalog(
     "wait reason",
     (
         WaitReason("not_eligible", "it may not start yet: a dependency, a begin time or a hold", "rule", "Dependency"),
-        WaitReason("quota", "its user has reached the quota", "rule", "QOSMaxGRESPerUser"),
+        WaitReason("quota", "its user, queue or QOS has reached its quota or a limit", "rule", "QOSMaxGRESPerUser"),
         WaitReason("node_down", "too few nodes that it may use are up, even if they were empty", "rule",
                    "ReqNodeNotAvail"),
         _missing("gpu", "too few free GPUs in the cluster"),

@@ -24,6 +24,8 @@ from fleetlab.sim.ledger.reasons import (
     replay_waits,
 )
 from fleetlab.sim.ledger.waits import waits
+from fleetlab.sim.queue_tables import no_quotas
+from fleetlab.sim.quota import copied
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.schedule_check import RunTable
 from fleetlab.sim.timeline import run_table
@@ -105,9 +107,9 @@ def _zeros(*shape: int) -> Ints:
 
 def _waiting(world: World, played: Played) -> Waiting:
     intervals = waits(world, played).of(world.frame["job"].to_numpy() >= 0).split(world.submit)
-    groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None)
-    rule = BACKFILLS[played.backfill]
-    groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if rule.name == "none" else BY_SCHEDULER
+    groups, group = groups_of(world, WAITING_GROUP, played.member)
+    rule, waits_behind = BACKFILLS[played.backfill], played.strict or played.backfill == "none"
+    groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if waits_behind else BY_SCHEDULER
     # A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting.
     unseen = intervals.begin < world.submit[intervals.job]
     if unseen.any():
@@ -125,7 +127,7 @@ def _waiting(world: World, played: Played) -> Waiting:
 
 def _nodes(world: World, played: Played) -> Nodes:
     """Make the tables of empty nodes, of which all take jobs, or, where nodes change, none yet."""
-    users, kinds = max(1, len(world.users)), world.nodes
+    kinds, nobody = world.nodes, np.full(len(world.submit), -1)
     number = np.array([int(bit).bit_length() - 1 for bit in kinds.node_class], dtype=np.int64)
     free = _zeros(int(number.max(initial=0)) + 1, 1 + kinds.free.shape[1])
     if played.up is None:
@@ -134,8 +136,8 @@ def _nodes(world: World, played: Played) -> Nodes:
     return Nodes(
         now=now, empty=empty, level=np.full(len(kinds), played.up is None, dtype=np.int64),
         shapes=writable(world.shapes), shape_of=world.shape, class_number=number,
-        free=free, used=_zeros(users),
-        quota=_zeros(users) - 1 if played.quota is None else played.quota, scratch=_zeros(STAGES), sizes=_zeros(3),
+        free=free, quotas=no_quotas() if played.quotas is None else copied(played.quotas),
+        member=nobody if played.member is None else played.member, scratch=_zeros(STAGES), sizes=_zeros(3),
     )  # fmt: skip
 
 
