@@ -150,6 +150,15 @@ def test_the_default_class_of_service_of_a_queue_holds_for_jobs_that_name_none()
     assert starts(work, queues) == [0, 10, 0]
 
 
+def test_a_job_above_the_submitted_jobs_of_its_queue_waits_outside():
+    # With two submitted at once, the short one is outside until the first has ended, though it would fit and go first.
+    work = jobs(queue=["a"] * 3, gpu_milli=[3000, 3000, 1000], runtime=[10.0, 10.0, 1.0])
+    queues = [ROOT, leaf("a", limits={"submitted": 2})]
+    run = fleetlab.simulate(work, Cluster.uniform(1, 4), queues=queues, order="smallest")
+    assert run.jobs["start"].to_list() == [0, 10, 10]
+    assert run.ledger["quota"].to_list() == [0, 0, 10]
+
+
 def test_minutes_count_what_ran_before():
     # Two GPUs for ten seconds are a third of a GPU-minute; the third job may still start, the fourth no more.
     work = jobs(queue=["a"] * 4, submit=[0.0, 0.0, 20.0, 40.0])
@@ -161,6 +170,7 @@ def test_minutes_count_what_ran_before():
     [
         ({"guaranteed": {"gpu": 2}}, "requests more than its queue, account or QOS may ever have"),
         ({"limits": {"resources": {"gpu": 2}}}, "requests more than its queue, account or QOS may ever have"),
+        ({"limits": {"submitted": 0}}, "requests more than its queue, account or QOS may ever have"),
         ({"per_user": {"jobs": 0}}, "requests more than its queue, account or QOS may ever have"),
         ({"job": {"resources": {"gpu": 2}}}, "is larger, smaller or longer than a job of its queue or QOS may be"),
         ({"job": {"at_least": {"gpu": 4}}}, "is larger, smaller or longer than a job of its queue or QOS may be"),
@@ -600,6 +610,11 @@ ONE_GPU = st.fixed_dictionaries(
 )
 
 
+def one_gpu_each(rows):
+    first = pl.col("submit") - pl.col("submit").min()
+    return Workload.of(pl.DataFrame(rows).with_columns(gpu_milli=1000, submit=first), source="one GPU each")
+
+
 def most_at_once(rows):
     times = [row["submit"] for row in rows]
     return max((sum(r["submit"] <= t < r["submit"] + r["runtime"] for r in rows) for t in times), default=0)
@@ -612,7 +627,7 @@ def most_at_once(rows):
 def test_a_queue_that_stays_within_its_guarantee_never_waits(rules, order, rows, guaranteed):
     assume(most_at_once([row for row in rows if row["queue"] == "owner"]) <= guaranteed)
     tree = [ROOT, leaf("owner", {"gpu": guaranteed}), leaf("x", {"gpu": 4 - guaranteed}), leaf("y")]
-    work = Workload.of(pl.DataFrame(rows).with_columns(gpu_milli=1000), source="one GPU each")
+    work = one_gpu_each(rows)
     queues = {"rules": rules, "reclaim": "any", "queue": tree}
     run = fleetlab.simulate(work, Cluster.uniform(2, 2), queues=queues, order=order)
     waits = run.jobs.join(run.scenario.workload.frame.select("job", "queue"), on="job")
@@ -629,7 +644,7 @@ def test_a_queue_that_stays_within_its_guarantee_never_waits(rules, order, rows,
 def test_no_gpu_is_idle_while_a_job_waits_that_may_borrow(share, rows, quotas, reclaim):
     tree = [{"name": "all", "guaranteed": {"gpu": 6}}]  # with what the others have, more than the cluster
     tree += [leaf(name, {"gpu": gpus}) for name, gpus in zip(("owner", "x", "y"), quotas, strict=True)]
-    work = Workload.of(pl.DataFrame(rows).with_columns(gpu_milli=1000), source="one GPU each")
+    work = one_gpu_each(rows)
     queues = {"share": share, "reclaim": reclaim, "queue": tree}
     run = fleetlab.simulate(work, Cluster.uniform(1, 3), queues=queues)
     assert run.ledger["gpu"].sum() == run.jobs["wait"].sum()

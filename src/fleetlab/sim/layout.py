@@ -138,12 +138,12 @@ INDEX_GROUP = record(
 JOB = record(
     "shape_id instances group user first_instance learner speed_class status slot next previous preemptions failures"
     " gpu_milli priority submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
-    " expected_end:f lost:f ran:f planned:f evicted:f"
+    " expected_end:f lost:f ran:f planned:f evicted:f admitted:f"
 )
 #   slot: in the list of running jobs; next, previous: waiting jobs of its group; work: seconds not done when this run
 #   began; overhead: seconds of saving and restarting before that; left: own seconds at time `since`, which pass at
 #   `speed`; lost, ran: seconds lost and run in earlier runs; planned: start in the plan of `conservative`, nan: none;
-#   evicted: when queues preempted it last
+#   evicted: when queues preempted it last; admitted: since when it counts as submitted
 
 INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 #   node, gpus: where it is [NOW] and where it is planned [PLANNED]; gpus: bits from the node's first GPU;
@@ -169,7 +169,7 @@ RUN = record("job entry begin:f end:f")
 STEP = record("time:f action job")  # of a plan
 COUNTERS = record(
     "now:f running waiting freed timers arrived node_events finished head outranked"
-    " policy_error error_job runs entries uptimes instances_running steps unsettled"
+    " policy_error error_job runs entries uptimes instances_running steps unsettled outside"
 )
-#   running, waiting, freed, timers, runs, entries, uptimes, steps: lengths of lists; arrived, node_events: the next to
-#   come; outranked: a job came that ranks before the head; unsettled: jobs of the plan may move up
+#   running, waiting, freed, timers, runs, entries, uptimes, steps, outside: lengths of lists; arrived, node_events: the
+#   next to come; outranked: a job came that ranks before the head; unsettled: jobs of the plan may move up

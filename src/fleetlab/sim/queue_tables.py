@@ -77,6 +77,9 @@ class JobQueues:
             members=members, queues=tree.queues, asks=np.ascontiguousarray(distinct[:, 1:]),
             limits_of=np.array([k for limits_of in of for k in limits_of], dtype=np.int64), amounts=tree.amounts,
             limits=limits, seconds=seconds, shares=tree.shares,
+            submitted=np.array(
+                [(NO_LIMIT if of.submitted is None else of.submitted, 0) for of in tenants.known], dtype=np.int64
+            ).reshape(-1, 2),
         )  # fmt: skip
         return quotas, member.reshape(-1).astype(np.int64)
 
@@ -137,7 +140,7 @@ def no_quotas() -> Quotas:
     ints, floats = np.zeros((0, 4, 1), dtype=np.int64), np.zeros((0, 4, 1))
     return Quotas(
         table(0, MEMBER), table(0, QUEUE_ROW), np.zeros((0, 1), dtype=np.int64), np.zeros(0, dtype=np.int64),
-        ints, ints.copy(), floats, floats.copy(),
+        ints, ints.copy(), floats, floats.copy(), np.zeros((0, 2), dtype=np.int64),
     )  # fmt: skip
 
 
@@ -212,6 +215,8 @@ def _most(tenants: Tenants, tenant: int, units: Mapping[str, int], *, of_users: 
             most = np.minimum(most, _row(_at_once(tenants.known[k]), units, np.inf))
             spent = np.array(_row(tenants.known[k].minutes, units, np.inf))
             most = np.where(spent <= 0, 0, most)
+            if tenants.known[k].submitted == 0:
+                most[0] = 0
     return most
 
 

@@ -39,6 +39,7 @@ class Quotas(NamedTuple):
     limits: Ints  # [limits, 2, resources]: the most, NO_LIMIT, and HELD
     seconds: Floats  # [limits, 3, resources]: AT_MOST resource-seconds, infinity, SPENT so far, SINCE when not counted
     shares: Floats  # [queues, 2, resources]: BASE, SCALE
+    submitted: Ints  # [limits, 2]: the most jobs that may be pending or running, NO_LIMIT, and how many are
 
 
 def copied(quotas: Quotas) -> Quotas:
@@ -83,6 +84,26 @@ def above_quota(q: Quotas, m: int) -> bool:
 def is_barred(q: Quotas, m: int, now: float) -> bool:
     """Return whether the queues and limits of a member keep its jobs from starting; -1: it has none."""
     return m >= 0 and (at_limit(q, m, now) or above_quota(q, m))
+
+
+@inner
+def is_admitted(q: Quotas, m: int) -> bool:
+    """Return whether one more job of a member may be pending or running."""
+    if m < 0:
+        return True
+    for k in range(q.members[m].first_limit, q.members[m].end_limit):
+        limit = q.submitted[q.limits_of[k]]
+        if limit[0] >= 0 and limit[HELD] >= limit[0]:
+            return False
+    return True
+
+
+@inner
+def submit(q: Quotas, m: int, sign: int) -> None:
+    """Count a job that is pending or running (1), or no more (-1)."""
+    if m >= 0:
+        for k in range(q.members[m].first_limit, q.members[m].end_limit):
+            q.submitted[q.limits_of[k], HELD] += sign
 
 
 # -- what is held ----------------------------------------------------------------------------------------------------

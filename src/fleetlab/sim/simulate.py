@@ -79,6 +79,9 @@ def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None) ->
 
 def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
     if s.scheduler is not None:
+        if s.policy.queues is not None:
+            msg = "Slurm's loops take accounts and QOS from its configuration, and no other queues"
+            raise PolicyError(msg, hint="scheduler=event simulates queues; or leave `queues` out")
         return _slurm(s, jobs, s.scheduler, progress)
     policy, weights, sharing = s.policy, np.array(s.policy.weights, dtype=np.float64), SHARINGS[s.policy.sharing]
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)

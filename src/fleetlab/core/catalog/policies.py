@@ -184,7 +184,7 @@ QUEUE_RULES = Catalog(
         QueueRule("kueue", "guaranteed quota first, then borrowed; reclaim and preemption as the queues say",
                   "Kueue documentation, Concepts: Cluster Queue, Cohort, Preemption (classic)"),
         QueueRule("philly", "any idle GPU may be borrowed; above 90 % of the GPUs, quotas are enforced by preemption",
-                  "Jeon et al., ATC 2019, section 2", reclaim="any", share="guaranteed", idle=True, busy=0.9),
+                  "Jeon et al., ATC 2019", reclaim="any", share="guaranteed", idle=True, busy=0.9),
         QueueRule("slurm", "limits of accounts, users and QOS; jobs at a limit are passed over, none is reclaimed",
                   "Slurm documentation, Resource Limits", guaranteed_first=False),
     ),

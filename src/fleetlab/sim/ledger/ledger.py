@@ -106,16 +106,19 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _waiting(world: World, played: Played) -> Waiting:
-    intervals = waits(world, played).of(world.frame["job"].to_numpy() >= 0).split(world.submit)
+    admitted = world.submit if played.admitted is None else played.admitted
+    intervals = waits(world, played).of(world.frame["job"].to_numpy() >= 0).split(world.submit).split(admitted)
     groups, group = groups_of(world, WAITING_GROUP, played.member)
     rule, waits_behind = BACKFILLS[played.backfill], played.strict or played.backfill == "none"
     groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if waits_behind else BY_SCHEDULER
-    # A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting.
+    # A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting. So
+    # is one that may not be submitted yet.
     unseen = intervals.begin < world.submit[intervals.job]
-    if unseen.any():
-        groups = writable(groups[np.tile(np.arange(len(groups)), 2)])
-        groups.blocked[len(groups) // 2 :] = BY_SCHEDULER
-    of = group[intervals.job] + unseen * (len(groups) // 2)
+    outside, kinds = ~unseen & (intervals.begin < admitted[intervals.job]), len(groups)
+    if unseen.any() or outside.any():
+        groups = writable(groups[np.tile(np.arange(kinds), 3)])
+        groups.blocked[kinds : 2 * kinds], groups.outside[2 * kinds :] = BY_SCHEDULER, 1
+    of = group[intervals.job] + (unseen + 2 * outside) * kinds
     rows = table(
         len(intervals.job), WAIT, job=intervals.job, group=of, begin=intervals.begin, end=intervals.end,
     )  # fmt: skip

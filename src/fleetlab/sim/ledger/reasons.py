@@ -37,9 +37,11 @@ STAGE_REASONS = (BY_FRAGMENT, *(REASONS.index(name) for name in AMOUNTS), BY_GPU
 
 WAIT = record("job group begin:f end:f")
 WAITING_GROUP = record(
-    "shape_id instances member queue of_types gpu_milli length slot reason blocked since:f waited:f", waited=COUNT
+    "shape_id instances member queue of_types gpu_milli length slot reason blocked outside since:f waited:f",
+    waited=COUNT,
 )
-#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; waited: seconds by
+#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; outside: it may
+#   not even be submitted; waited: seconds by
 #   reason up to `since`
 SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
 #   groups: waiting groups of the shape; slot: in the list of shapes whose room is counted, if `counted`; usable: for
@@ -210,7 +212,7 @@ def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
 @inner
 def judge(group: Record, nodes: Nodes, waiting: Waiting, now: float) -> int:
     """Return the reason of a waiting group."""
-    if is_barred(nodes.quotas, group.member, now):
+    if group.outside or is_barred(nodes.quotas, group.member, now):
         return BY_QUOTA
     if nodes.sizes[CHANGES] and possible(group.shape_id, nodes, waiting) < group.instances:
         return BY_NODES

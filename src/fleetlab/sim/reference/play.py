@@ -195,6 +195,7 @@ class _Loop:
             draining=self.draining,
             backfill=BACKFILLS.names[self.rules.backfill],
             keys=None if self.rules.moving else jobs.key.copy(),
+            admitted=jobs.admitted.copy() if (self.sim.quotas.submitted[:, 0] >= 0).any() else None,
             until=None if done else stop,
         )
 
@@ -310,7 +311,7 @@ def _simulation(
     jobs = table(
         count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
         first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,
-        gpu_milli=world.gpu_milli, priority=world.priority, evicted=np.nan, submit=world.submit,
+        gpu_milli=world.gpu_milli, priority=world.priority, evicted=np.nan, admitted=np.inf, submit=world.submit,
         runtime=world.runtime, work=world.runtime,
         key=_fixed_key(world, rules.order), start=np.nan, end=np.nan, planned=np.nan,
     )  # fmt: skip
@@ -324,7 +325,7 @@ def _simulation(
         users=table(len(world.users), layout.USER), quotas=quotas,
         partitions=table(len(world.partitions), layout.PARTITION, classes=list(world.partitions.values())),
         nodes=table(nodes, layout.NODE_STATUS), learners=table(world.learners + 1, layout.LEARNER),
-        running=_ints(count), waiting=_ints(len(groups)), freed=_ints(nodes),
+        running=_ints(count), waiting=_ints(len(groups)), outside=_ints(count), freed=_ints(nodes),
         last_tenant=np.full(len(world.gpus), -1, dtype=np.int64), due=np.full(timers, np.inf),
         timer_keys=np.empty(2 * timers + 16), timers=_ints(2 * timers + 16), keys=np.empty(count + 1),
         heap=_ints(count + 1), to_rank=_ints(count + 1), runs=table(count if interrupts else 0, layout.RUN),

@@ -147,6 +147,16 @@ def pop_queue(sim: Simulation, row: int) -> int:
     return t
 
 
+@inner
+def drop_alike(sim: Simulation, row: int) -> int:
+    """Take jobs out of a queue that cannot start, as those before them could not; return how many."""
+    queue, dropped = sim.quotas.queues[row], 0
+    while queue.jobs and (queue.blocked or not sim.groups[sim.jobs[head_of(sim, row)].group].tried):
+        pop_queue(sim, row)
+        dropped += 1
+    return dropped
+
+
 # -- who gives back --------------------------------------------------------------------------------------------------
 
 
@@ -290,13 +300,35 @@ def make_room(sim: Simulation, rules: Rules, t: int, now: NodeView, line: Ints, 
 @inner
 def is_busy(sim: Simulation, rules: Rules) -> bool:
     """Return whether so many GPUs are allocated that some may be reclaimed."""
+    if rules.busy == 0:
+        return True
     allocated = 0
     for u in range(len(sim.users)):
         allocated += sim.users[u].gpu
-    return allocated > rules.busy or rules.busy == 0
+    return allocated > rules.busy
 
 
 # -- the pass --------------------------------------------------------------------------------------------------------
+
+
+@inner_loop
+def try_job(
+    sim: Simulation, now: NodeView, rules: Rules, policies: Policies, t: int, line: Ints, victims: Ints
+) -> bool:  # fmt: skip
+    """Start a job if it may and fits, or can make room; return whether others were preempted for it."""
+    job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
+    barred = is_barred(sim.quotas, group.member, sim.clock.now)
+    ready, preempts = not barred and fits(rules.shapes[job.shape_id], job.instances, now), False
+    if not ready and is_busy(sim, rules):
+        ready = preempts = make_room(sim, rules, t, now, line, victims)
+    if ready:
+        start(sim, rules, policies, t, now)
+        return preempts
+    queue = sim.quotas.queues[row_of(sim, t)]
+    group.tried, queue.blocked = 0, queue.strict
+    if rules.backfill == NO_BACKFILL and not barred:
+        block(sim, rules, group.queue)
+    return False
 
 
 @inner_loop
@@ -306,23 +338,11 @@ def try_queues(
     """Start jobs in order; return whether some were preempted, so that others may fit now."""
     size, again = rank_by_queue(sim, rules, policies), False
     while size:
-        t = pop_queue(sim, next_queue(sim))
-        size -= 1
-        job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
-        queue = sim.quotas.queues[row_of(sim, t)]
-        if not group.tried or queue.blocked or open_classes(sim, rules, group.queue) == 0:
-            continue
-        barred = is_barred(sim.quotas, group.member, sim.clock.now)
-        ready = not barred and fits(rules.shapes[job.shape_id], job.instances, now)
-        if not ready and is_busy(sim, rules):
-            ready = make_room(sim, rules, t, now, line, victims)
-            again = again or ready
-        if ready:
-            start(sim, rules, policies, t, now)
-            continue
-        group.tried, queue.blocked = 0, queue.strict
-        if rules.backfill == NO_BACKFILL and not barred:
-            block(sim, rules, group.queue)
+        row = next_queue(sim)
+        t = pop_queue(sim, row)
+        if open_classes(sim, rules, sim.groups[sim.jobs[t].group].queue):
+            again = try_job(sim, now, rules, policies, t, line, victims) or again
+        size -= 1 + drop_alike(sim, row)
     return again
 
 

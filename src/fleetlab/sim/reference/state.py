@@ -34,6 +34,7 @@ class Simulation(NamedTuple):
     learners: Records  # LEARNER; the last is of all jobs
     running: Ints  # [jobs]: list of running jobs
     waiting: Ints  # [groups]: list of groups with waiting jobs
+    outside: Ints  # [jobs]: list of jobs that came while as many were submitted as may be
     freed: Ints  # [nodes]: list of nodes with more free than at the last pass
     last_tenant: Ints  # [GPUs]: the instance that came last to share it, -1: none
     due: Floats  # when what is due: completions of jobs, then other timers; inf: not at all
