@@ -10,7 +10,7 @@ import fleetlab
 from fleetlab import Cluster, PolicyError, Scenario, Trace, TraceError, Workload, WorkloadError
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.queues import Limits, Queue, QueueTree
-from fleetlab.core.slurm import Qos
+from fleetlab.core.slurm import Qos, Slurm
 
 from .test_ledger import CLUSTER, Moment, read_again
 
@@ -366,6 +366,18 @@ def test_a_trace_that_tells_its_queues_is_simulated_with_them(trace, tmp_path):
 
 def test_the_rules_of_a_traces_queues_can_be_others(trace):
     assert Scenario.of(trace, queues="philly").queues == Queues(Queues.of(TWO).tree, rules="philly")
+
+
+def test_the_accounts_of_a_slurm_are_queues_of_the_event_driven_rules():
+    site = Slurm(queues=QueueTree([Queue("a", limits=Limits(jobs=1))]), qos=(Qos("q", limits=Limits(jobs=1)),))
+    work = jobs(queue=["a", "a", "b", "b"], qos=[None, None, "q", "q"])
+    log = Trace(work, fleetlab.Provenance("test", "slurm"), Cluster.uniform(1, 4), scheduler=site)
+    assert fleetlab.simulate(log, queues="slurm").jobs["start"].to_list() == [0, 10, 0, 10]
+
+
+def test_slurms_own_loops_take_no_other_queues(trace):
+    with pytest.raises(PolicyError, match="Slurm's loops take accounts and QOS from its configuration"):
+        fleetlab.simulate(trace, scheduler=Slurm(), queues=TWO)
 
 
 def test_queues_are_read_from_files(tmp_path):

@@ -20,8 +20,8 @@ EXAMPLES = {
 INLINE = {
     "events": "Node events (faults, outage, drain, spot, elastic) as JSON (default: none).",
     "prices": "Prices and powers as JSON (default: 1 per GPU-hour).",
-    "queues": "Quotas, borrowing and limits of queues as JSON; or kueue, philly or slurm: the rules between those of the "
-    "trace (default: those of the trace, if it tells them).",
+    "queues": "Quotas, borrowing and limits of queues as JSON; or kueue, philly or slurm: by whose rules those of the "
+    "trace are taken (default: those of the trace, if it tells them).",
     "speed": "Speed profile for the sharing modes in which jobs slow each other (default: h200).",
 }
 
