@@ -21,6 +21,7 @@ from fleetlab.sim import nodes as on_nodes
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import DONE, RUNNING, WAITING
 from fleetlab.sim.ledger.ledger import ledger
+from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.reference.play import Speeds, play, speeds_of
 from fleetlab.sim.world import world
 
@@ -194,8 +195,7 @@ def test_the_laws_hold_when_nodes_come_and_go(workload, order, seed):
 )
 def test_no_user_ever_holds_more_than_the_quota(workload, limit, backfill):
     w = world(workload, CLUSTER)
-    quota = np.array([limit] + [-1] * (len(w.users) - 1))
-    played = play(w, quota=quota, backfill=backfill)
+    played = play(w, queues=JobQueues(quota={w.users[0]: limit / 1000}), backfill=backfill)
     obeys(w, played)
     need = w.gpu_milli
     runs = played.runs(w.first)
@@ -613,7 +613,9 @@ import json, numpy as np, fleetlab
 from fleetlab.sim.world import world
 from fleetlab.core.events import *
 from fleetlab.sim.ledger.ledger import holders, ledger
+from fleetlab.core.queue_rules import Queues
 from fleetlab.sim.engine import play as quick
+from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Speed
 t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
@@ -622,17 +624,21 @@ w, known = world(t.workload, c, estimate='group'), world(t.workload, c)
 pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
 speeds = speeds_of(Speed.default(), 'time-slicing', w)
-quota = np.full(len(w.users), 20000)
-recovery = Recovery(600, 10, 30)
+quota = JobQueues(quota=dict.fromkeys(w.users, 20))
+tree = Queues.of({'column': 'user', 'reclaim': 'any', 'within': 'newer', 'share': 'used', 'queue': [{'name': 'all'}] + [
+    {'name': u, 'parent': 'all', 'guaranteed': {'gpu': 1 + k}, 'per_user': {'minutes': {'gpu': 9000}}}
+    for k, u in enumerate(w.users[:9])]})
+saves = Recovery(600, 10, 30)
 runs = [
-    play(w, order='las', preempt=True, events=events, cluster=c, speeds=speeds, quota=quota, recovery=recovery, seed=1),
+    play(w, order='las', preempt=True, events=events, cluster=c, speeds=speeds, queues=quota, recovery=saves, seed=1),
     play(w, order='fair', backfill='conservative', placement='fgd', events=events, cluster=c, speeds=speeds, seed=2),
-    play(w, order='sjf', backfill='easy', placement='random', quota=quota, seed=3),
+    play(w, order='sjf', backfill='easy', placement='random', queues=quota, seed=3),
+    play(w, queues=JobQueues(tree, cluster=c), events=events, cluster=c, recovery=saves, seed=1),
     play(w, backfill='easy'),
     play(known, order='sjf', backfill='conservative'),
     quick.play(w, order='fifo', backfill='easy', placement='best_fit'),
     quick.play(known, order='fifo', backfill='easy', placement='worst_fit'),
-    play(w, order='server_filling_srpt', placement='worst_fit', recovery=recovery),
+    play(w, order='server_filling_srpt', placement='worst_fit', recovery=saves),
     play(w, order='aging', backfill='none', placement='gpu_packing'),
 ]
 names = ('start', 'end', 'where', 'lost')

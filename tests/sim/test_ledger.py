@@ -192,7 +192,7 @@ class Moment:
         return blocked
 
 
-def read_again(result, closed, quota, blocked):
+def read_again(result, closed, quota, blocked, at=Moment):
     """Return the ledger, who held what was missing, and which users, by re-reading the schedule."""
     played, world = result.played, result.world
     runs, keys = played.runs(world.first), np.zeros(len(world.submit)) if played.keys is None else played.keys
@@ -202,7 +202,7 @@ def read_again(result, closed, quota, blocked):
     reasons, holders = np.zeros((len(world.submit), len(REASONS))), np.zeros((len(world.submit), 4))
     users = dict.fromkeys(world.users, 0.0)
     for begin, end in pairwise(times):
-        moment = Moment(result, closed, quota, begin)
+        moment = at(result, closed, quota, begin)
         for j in range(len(world.submit)):
             mine = runs.job == j
             running = bool((mine & (runs.begin <= begin) & (begin < runs.end)).any())

@@ -8,12 +8,19 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Faults, Prices, Recovery, Scenario, Speed, Trace, Workload
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, SHARINGS
+from fleetlab.core.queues import Limits, Queue, QueueTree
 from fleetlab.core.slurm import Slurm
 from fleetlab.core.words import WORDS
 
 JOBS = Workload.of(
     pl.DataFrame(
-        {"submit": [0.0, 1.0, 2.0], "runtime": [9.0, 5.0, 1.0], "gpu_milli": [500, 1000, 2000], "user": ["a", "b", "a"]}
+        {
+            "submit": [0.0, 1.0, 2.0],
+            "runtime": [9.0, 5.0, 1.0],
+            "gpu_milli": [500, 1000, 2000],
+            "user": ["a", "b", "a"],
+            "queue": ["a", "a", "b"],
+        }
     ),
     source="three",
 )
@@ -33,6 +40,7 @@ SPELLINGS = {
     "speed": (Speed.named("published"), "published"),
     "preemption": (True, "true"),
     "quota": ({"a": 2.0}, "a=2"),
+    "queues": (QueueTree([Queue("a", limits=Limits(jobs=1))]), '[{"name": "a", "limits": {"jobs": 1}}]'),
     "recovery": (Recovery(every=2, save=1), "every=2,save=1"),
     "events": ([Faults(50, 5)], '[{"event": "faults", "mtbf": 50, "mttr": 5}]'),
     "weights": ((1.0, 0.5), "1,0.5"),

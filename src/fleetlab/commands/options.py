@@ -46,6 +46,7 @@ class ScenarioOptions:
     speed: Annotated[str | None, _option("speed")] = None
     preemption: Annotated[bool | None, _option("preemption", name=("--preemption", "--preempt"), negative=())] = None
     quota: Annotated[str | None, _option("quota")] = None
+    queues: Annotated[str | None, _option("queues")] = None
     recovery: Annotated[str | None, _option("recovery")] = None
     cycle: Annotated[str | None, _option("cycle")] = None
     weights: Annotated[str | None, _option("weights")] = None

@@ -11,6 +11,7 @@ from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
 from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
+from fleetlab.core.queue_rules import Queues
 from fleetlab.core.slurm import Slurm
 from fleetlab.core.words import EVENT, POLICY, WORDS, check, plain, shorthand, text
 
@@ -33,6 +34,7 @@ class Policy:
     sharing: str = "fractional"
     preemption: bool = False
     quota: float | Mapping[str, float] | None = None
+    queues: Queues | str | None = None  # or whose rules those of the trace follow; site: its own
     recovery: Recovery | None = None
     speed: Any = None  # a name, a file, or a profile
     cycle: float = 0.0  # seconds; 0: the scheduler looks at every event
@@ -118,6 +120,8 @@ def _titled(name: str, value: Any) -> str:  # noqa: ANN401
         return name
     if name == "latency" and isinstance(value, Mapping):
         return "latency by class"
+    if name == "queues" and isinstance(value, Mapping):
+        return f"{len(value.get('queue', ()))} queues"
     if name == "window":
         begin, _, end = value.partition("..")
         return f"window {duration(float(begin or 0))} to {duration(float(end)) if end else 'the end'}"

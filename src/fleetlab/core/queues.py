@@ -59,6 +59,10 @@ class Queue:
     priority: int = 0
     qos: tuple[str, ...] = ()  # that its jobs may use; empty: any
     default_qos: str | None = None
+    reclaim: str | None = None  # whom its jobs preempt, of queues that borrow; None: as the rules of all queues say
+    within: str | None = None  # of its own
+    borrow: str | None = None  # while it borrows, of queues that borrow
+    strict: bool | None = None  # its jobs wait behind the first that cannot start
 
 
 class QueueTree(Mapping[str, Queue]):

@@ -19,15 +19,29 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 from urllib.parse import parse_qsl, urlencode
 
 from fleetlab.core import events, toml
-from fleetlab.core.catalog import ESTIMATES, SPEEDS
+from fleetlab.core.catalog import ESTIMATES, QUEUE_RULES, SPEEDS
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
 from fleetlab.core.progress import Progress, silent
+from fleetlab.core.queue_rules import Queues
 from fleetlab.core.slurm import Slurm
-from fleetlab.core.words import MIN_COVERAGE, POLICY, SITE, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
+from fleetlab.core.words import (
+    EVENT,
+    MIN_COVERAGE,
+    POLICY,
+    SITE,
+    WORDS,
+    Opaque,
+    Words,
+    check,
+    exact,
+    fingerprint,
+    plain,
+    text,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +65,7 @@ OWN = (
 OF_JOBS = ("window", "warm_up", "min_coverage")
 ALWAYS = ("order", "backfill", "placement", "estimate", "sharing")  # in `words`, whatever their value
 LONGEST = 8_000  # characters of an address
+NAMES = {"scheduler": (SITE, EVENT), "queues": (SITE, *QUEUE_RULES.names)}  # values that are no files
 
 
 def open_trace(name: str, progress: Progress = silent) -> Trace:
@@ -250,7 +265,9 @@ class Scenario:
         if rows is None and self.before is not None and self.before.of_window:
             data.before = self._before_with_estimate  # what comes before the window stays
         # Run times are filled in: what is left without one stays so.
-        policy = self.policy.replace(estimate=estimate, scheduler=self.scheduler or self.policy.scheduler)
+        policy = self.policy.replace(
+            estimate=estimate, scheduler=self.scheduler or self.policy.scheduler, queues=self.queues
+        )
         data.node_events = self.data.node_events if rows is None else ()
         return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
 
@@ -325,6 +342,19 @@ class Scenario:
             raise TraceError(msg, hint="`fleetlab read slurm DIR` reads slurm.conf beside the log; or scheduler=FILE")
         as_configured = given == SITE or self.policy == Policy()
         return own if as_configured else None
+
+    @cached_property
+    def queues(self) -> Queues | None:
+        """The queues that jobs wait in: those given, or the trace's own; None: none, or Slurm's loops know them."""
+        given, own = self.policy.queues, self.trace.queues
+        if isinstance(given, Queues) or (given is None and self.scheduler is not None):
+            return given
+        if given is not None and own is None and self.trace.scheduler is not None:
+            own = Queues(self.trace.scheduler.queues, self.trace.scheduler.qos, "slurm")
+        if given is not None and own is None:
+            msg = f"the trace does not tell the quotas of its queues: {self.trace.workload.source}"
+            raise TraceError(msg, hint="queues=FILE.toml gives them: [[queue]] entries and rules")
+        return own if own is None or given in (None, SITE) else replace(own, rules=str(given))
 
     @property
     def node_events(self) -> tuple[Event, ...]:
@@ -535,6 +565,8 @@ def query_words(query: str, *, local: bool = True, trace: bool = True) -> dict[s
 def names_local(name: str, value: str) -> bool:
     """Whether the text of a word names a file or code of the machine that reads it."""
     word = WORDS[name]
+    if value in NAMES.get(name, ()):
+        return False
     if word.menu is not None:
         return value not in word.menu and (":" in value or (word.local and bool(value)))
     if name == "trace":
@@ -554,7 +586,7 @@ def _beside(name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401
         return value
     inline = value.lstrip().startswith(("{", "["))
     named = (name == "trace" and value.split(":")[0] == BUILTIN) or (name == "speed" and not value.endswith(".json"))
-    return value if inline or named else str(folder / value)
+    return value if inline or named or value in NAMES.get(name, ()) else str(folder / value)
 
 
 def _numbers(value: Any) -> Any:  # noqa: ANN401

@@ -25,6 +25,7 @@ from fleetlab.core.cluster import SCHEMA as NODES
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
+from fleetlab.core.queue_rules import Queues
 from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.slurm import Slurm
 from fleetlab.core.workload import DEFAULTS as WORKLOAD_DEFAULTS
@@ -67,13 +68,14 @@ class Trace(Result):
 
     `usage` (per instance sensor averages), `placements` (instance → node) and `series` (what was measured over time, by
     name) can be larger than memory, so they are lazy frames. `names` gives the source's own name of each job.
-    `scheduler` is the site's own, where its configuration was read too.
+    `scheduler` is the site's own, where its configuration was read too; `queues` are its quotas, where it has no Slurm.
     """
 
     workload: Workload
     provenance: Provenance
     cluster: Cluster | None = None
     scheduler: Slurm | None = None
+    queues: Queues | None = None
     usage: pl.LazyFrame | None = None
     placements: pl.LazyFrame | None = None
     names: pl.LazyFrame | None = None
@@ -166,6 +168,7 @@ class Trace(Result):
             "workload": {"source": w.source, "epoch": w.epoch, "zone": w.zone, "notes": w.notes},
             "cluster": None if self.cluster is None else {"source": self.cluster.source},
             "scheduler": None if self.scheduler is None else self.scheduler.to_values(),
+            "queues": None if self.queues is None else self.queues.to_values(),
             "notes": self.notes,
             "tables": sorted(lazy),
         }
@@ -204,6 +207,7 @@ class Trace(Result):
             if about["cluster"]
             else None,
             scheduler=Slurm.from_values(about["scheduler"]) if about.get("scheduler") is not None else None,
+            queues=Queues.from_values(about["queues"]) if about.get("queues") is not None else None,
             usage=lazy("usage"),
             placements=lazy("placements"),
             names=lazy("names"),

@@ -20,13 +20,15 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from fleetlab.core import events, nodes
-from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS, SPEEDS, Catalog
+from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, QUEUE_RULES, SHARINGS, SPEEDS, Catalog
 from fleetlab.core.durations import HINT as DURATIONS
 from fleetlab.core.durations import in_seconds
 from fleetlab.core.errors import FleetlabError, PolicyError, WorkloadError
 from fleetlab.core.events import Event, Recovery
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.prices import Prices
+from fleetlab.core.queue_rules import Queues
+from fleetlab.core.queues import QueueTree
 from fleetlab.core.slurm import Slurm
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Words(TypedDict, total=False):
     speed: Speed | str | Path | None
     preemption: bool
     quota: float | Mapping[str, float] | None
+    queues: Queues | QueueTree | Mapping[str, Any] | str | Path | None
     recovery: Recovery | Mapping[str, float] | None
     events: Sequence[Event] | str | Path
     cycle: float | str
@@ -327,6 +330,20 @@ def _scheduler(value: Any) -> Slurm | str | None:  # noqa: ANN401
     return conf
 
 
+def _queues(value: Any) -> Queues | str | None:  # noqa: ANN401
+    """Read the name of rules, `site`, a file, a table, a tree, or queues."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and (value == SITE or value in QUEUE_RULES):
+        return value
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        value = _table(value, "queues")
+    elif isinstance(value, str) and "." not in value and "/" not in value:
+        hint = f"choose from {SITE}, {', '.join(QUEUE_RULES.names)}; or a TOML or JSON file"
+        lookup(QUEUE_RULES.kind, value, QUEUE_RULES.names, hint=hint)
+    return Queues.of(value)
+
+
 def _speed(value: Any) -> Any:  # noqa: ANN401
     """Read the name of a shipped profile, a file, or a profile."""
     if value is None or value == "":
@@ -388,6 +405,10 @@ WORDS: dict[str, Word] = {
              "Preempt running jobs for jobs ahead of them in the queue order (default: off).", _flag),
         Word("quota", "policy", None,
              "GPU limit per user: 16, or ada=16,bob=8 (default: no limit).", _quota),
+        Word("queues", "policy", None,
+             "Quotas, borrowing and limits of queues: a TOML or JSON file of [[queue]] entries; site (those of the "
+             f"trace); or those of the trace by the rules of {QUEUE_RULES.help()} (default: site where the trace tells "
+             "them, else none).", _queues, local=True),
         Word("recovery", "policy", None,
              "Checkpoints: every=600,save=10,restart=30, in seconds; every=0: only at a preemption (default: none: "
              "failed jobs start over, preempted ones resume at no cost).",
@@ -497,7 +518,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401
     """Return what JSON and TOML can hold; a value without a spelling becomes an `Opaque` label."""
     if isinstance(value, Recovery):
         return {k: v for k, v in asdict(value).items() if v}
-    if isinstance(value, Prices | Slurm):
+    if isinstance(value, Prices | Slurm | Queues):
         return value.to_values()
     if isinstance(value, Event):
         return events.to_values(value)

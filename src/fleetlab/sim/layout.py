@@ -137,12 +137,13 @@ INDEX_GROUP = record(
 
 JOB = record(
     "shape_id instances group user first_instance learner speed_class status slot next previous preemptions failures"
-    " gpu_milli submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
-    " expected_end:f lost:f ran:f planned:f"
+    " gpu_milli priority submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
+    " expected_end:f lost:f ran:f planned:f evicted:f admitted:f"
 )
 #   slot: in the list of running jobs; next, previous: waiting jobs of its group; work: seconds not done when this run
 #   began; overhead: seconds of saving and restarting before that; left: own seconds at time `since`, which pass at
-#   `speed`; lost, ran: seconds lost and run in earlier runs; planned: start in the plan of `conservative`, nan: none
+#   `speed`; lost, ran: seconds lost and run in earlier runs; planned: start in the plan of `conservative`, nan: none;
+#   evicted: when queues preempted it last; admitted: since when it counts as submitted
 
 INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 #   node, gpus: where it is [NOW] and where it is planned [PLANNED]; gpus: bits from the node's first GPU;
@@ -150,15 +151,16 @@ INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 NOW, PLANNED = range(2)
 
 GROUP = record(
-    "shape_id instances user queue of_types gpu_milli length newest slot is_new retry able tried held delays over_quota"
-    " fit_bound"
+    "shape_id instances member queue of_types gpu_milli length newest slot is_new retry able tried held delays"
+    " over_quota fit_bound"
 )
-#   jobs that fit or fail together; length: waiting jobs; slot: in the list of waiting groups; retry: may fit where it
-#   did not before; able: fits when the pass began; tried: is tried in this pass; held: did not fit beside the
-#   reservation in this pass; delays: fits, but would delay a reservation; fit_bound: at most so many instances fit
+#   jobs that fit or fail together; member: of queues and limits, see `quota`, -1: of none; length: waiting jobs; slot:
+#   in the list of waiting groups; retry: may fit where it did not before; able: fits when the pass began; tried: is
+#   tried in this pass; held: did not fit beside the reservation in this pass; delays: fits, but would delay a
+#   reservation; fit_bound: at most so many instances fit
 
 PARTITION = record("classes blocked")  # classes: bits; blocked: a job that names it does not fit, in this pass
-USER = record("cpu memory gpu quota")  # allocated now; quota: GPU milli, -1: none
+USER = record("cpu memory gpu")  # allocated now
 NODE_STATUS = record("freed pool power service up_since:f idle_since:f")  # pool: -1 none; since: inf: it is not
 POOL = record("least:f boot:f every:f idle:f")  # of an elastic pool: nodes, and seconds
 NODE_EVENT = record("time:f node action")
@@ -167,7 +169,7 @@ RUN = record("job entry begin:f end:f")
 STEP = record("time:f action job")  # of a plan
 COUNTERS = record(
     "now:f running waiting freed timers arrived node_events finished head outranked"
-    " policy_error error_job runs entries uptimes instances_running steps unsettled"
+    " policy_error error_job runs entries uptimes instances_running steps unsettled outside"
 )
-#   running, waiting, freed, timers, runs, entries, uptimes, steps: lengths of lists; arrived, node_events: the next to
-#   come; outranked: a job came that ranks before the head; unsettled: jobs of the plan may move up
+#   running, waiting, freed, timers, runs, entries, uptimes, steps, outside: lengths of lists; arrived, node_events: the
+#   next to come; outranked: a job came that ranks before the head; unsettled: jobs of the plan may move up

@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetlab.sim.layout import RUNNING, Floats, Ints
 from fleetlab.sim.ledger.rules import Looks, Rules
+from fleetlab.sim.quota import Quotas
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,10 @@ class Played:
     up: Up | None = None  # None: all nodes, all the time
     draining: Up | None = None  # when nodes took no more jobs, though they were up
     backfill: str = "greedy"
-    quota: Ints | None = None  # [users]: GPU milli, -1: none
+    quotas: Quotas | None = None  # before anything runs
+    member: Ints | None = None  # [jobs]: of the quotas
+    admitted: Floats | None = None  # [jobs]: since when it counts as submitted; inf: never
+    strict: bool = False  # a queue may wait behind its first job, whatever the backfill
     keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
     eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
     refused: Ints | None = None  # [jobs]: at submission: 0 no, else a place in REFUSALS

@@ -16,11 +16,12 @@ from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.slurm import Slurm
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.components import joined, parts_of
-from fleetlab.sim.layout import WHOLE, Floats
+from fleetlab.sim.layout import Floats
 from fleetlab.sim.load import load
 from fleetlab.sim.policy import order as Order
 from fleetlab.sim.policy import placement as Placement
 from fleetlab.sim.policy import state_of
+from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.start_up import latencies
@@ -59,10 +60,11 @@ def simulate(
 
 def world_of(s: Scenario) -> World:
     """Return the jobs and nodes of a scenario as the loops take them; whatever their order, backfill or placement."""
-    sharing, allowed = SHARINGS[s.policy.sharing], _quota(s.policy.quota, s.workload)
+    sharing, queues = SHARINGS[s.policy.sharing], _queues(s)
     before = None if s.before is None else s.before.frame
     return world(
-        s.workload, s.cluster, estimate=_estimate(s), part=sharing.granularity, allowed=allowed, before=before,
+        s.workload, s.cluster, estimate=_estimate(s), part=sharing.granularity, before=before,
+        refusals=None if queues is None else queues.refusals,
         latency=latencies(s.latency, s.workload.frame, before, s.cluster.frame["gpu_type"], s.seed),
         cycle=s.policy.cycle, phase=s.begin,
     )  # fmt: skip
@@ -77,14 +79,19 @@ def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None) ->
 
 def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
     if s.scheduler is not None:
+        if s.policy.queues is not None:
+            msg = "Slurm's loops take accounts and QOS from its configuration, and no other queues"
+            raise PolicyError(msg, hint="scheduler=event simulates queues; or leave `queues` out")
         return _slurm(s, jobs, s.scheduler, progress)
     policy, weights, sharing = s.policy, np.array(s.policy.weights, dtype=np.float64), SHARINGS[s.policy.sharing]
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
-    moving = bool(sharing.needs_speed or policy.preempts or s.events or policy.recovery)
+    queues = _queues(s)
+    reclaims = queues is not None and queues.queues.preempts
+    moving = bool(sharing.needs_speed or policy.preempts or s.events or policy.recovery or reclaims)
     if policy.cycle and moving:
         msg = "a scheduler that looks in cycles is simulated without preemption, node events and slowdown by sharing"
         raise PolicyError(msg, hint="leave cycle out, or the others")
-    if moving or policy.quota is not None:
+    if moving or queues is not None:
         return _reference(s, jobs, order, placement, weights, progress)
     rank = _rank(order, jobs, weights) if isinstance(placement, str) else None
     parts = parts_of(jobs) if rank is not None and _separable(jobs, placement) else []
@@ -115,12 +122,10 @@ def _reference(
 
     policy, sharing = s.policy, SHARINGS[s.policy.sharing]
     speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
-    allowed = _quota(policy.quota, s.workload)
-    limits = None if allowed is None else np.array([allowed.get(name, -1) for name in jobs.users], dtype=np.int64)
     with compile_notice():
         return play(
-            jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts, quota=limits,
-            weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
+            jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
+            queues=_queues(s), weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
             cluster=s.cluster if s.events else None, seed=s.seed, until=s.until, progress=progress,
         )  # fmt: skip
 
@@ -211,13 +216,20 @@ def _placement(placement: str | Placement | Callable[..., float], weights: Float
     return own
 
 
-def _quota(quota: float | Mapping[str, float] | None, workload: Workload) -> dict[str, int] | None:
-    """Return the milli-GPUs that each user may have allocated at once; a user without an entry has no limit."""
-    if quota is None:
+def _queues(s: Scenario) -> JobQueues | None:
+    """Return the queues and quotas of a scenario; None: it has none."""
+    queues, quota = s.queues, s.policy.quota
+    if queues is None and quota is None:
         return None
+    of_users = {} if quota is None else _quota(quota, s.workload)
+    return JobQueues(quota=of_users, cluster=s.cluster) if queues is None else JobQueues(queues, of_users, s.cluster)
+
+
+def _quota(quota: float | Mapping[str, float], workload: Workload) -> dict[str, float]:
+    """Return the GPUs that each user may have allocated at once; a user without an entry has no limit."""
     users = workload.frame["user"].cast(pl.String).fill_null("").unique().sort().to_list()
     limits = dict(quota) if isinstance(quota, Mapping) else dict.fromkeys(users, quota)
     if unknown := [name for name in limits if name not in users]:
         msg = f"a quota for a user without jobs: `{unknown[0]}`"
         raise WorkloadError(msg, hint=f"users are {', '.join(users[:5])}{'…' if len(users) > 5 else ''}")
-    return {name: round(limit * WHOLE) for name, limit in limits.items()}
+    return limits

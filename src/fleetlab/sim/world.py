@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ import polars as pl
 from fleetlab.core import Cluster, PolicyError, Workload
 from fleetlab.core.catalog import ESTIMATES, NODE_AMOUNTS, RESOURCES
 from fleetlab.core.catalog.reasons import (
-    ABOVE_QUOTA,
     CANCELLED,
     FITS_NOWHERE,
     GANG_TOO_LARGE,
@@ -93,15 +92,15 @@ class World:
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
-    part: int = 1, allowed: Mapping[str, int] | None = None, before: pl.DataFrame | None = None,
+    part: int = 1, refusals: Callable[[pl.DataFrame], pl.Series] | None = None, before: pl.DataFrame | None = None,
     latency: Floats | None = None, cycle: float = 0.0, phase: float = 0.0,
 ) -> World:  # fmt: skip
     """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
 
-    A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
-    one, in GPU milli. The jobs `before` come before those of the workload, and their estimates and `latency` (the
-    seconds that each job takes to start) too. With a `cycle`, the scheduler looks at the queue at its multiples
-    alone, counted from `phase` seconds before second 0.
+    A fraction of a GPU is rounded up to whole parts of `part` milli each. `refusals` tells why jobs can never run by
+    the quotas and limits of their queues. The jobs `before` come before those of the workload, and their estimates and
+    `latency` (the seconds that each job takes to start) too. With a `cycle`, the scheduler looks at the queue
+    at its multiples alone, counted from `phase` seconds before second 0.
     """
     gpu = pl.col("gpu_milli")
     jobs = workload.frame if before is None else pl.concat([before, workload.frame])
@@ -122,7 +121,7 @@ def world(
     classes = NodeClasses.of(frame, cluster)
     frame = frame.with_columns(mask=pl.Series(classes.mask), of_types=pl.Series(classes.of_types))
     frame = frame.with_columns(queue_number=pl.Series(classes.queue))
-    frame, refused = _able(frame, cluster, classes, allowed or {})
+    frame, refused = _able(frame, cluster, classes, refusals)
     shapes, shape = _shapes(frame)
     instances = _ints(frame["instances"])
     kinds, kind = _kinds(shape, instances)
@@ -214,12 +213,11 @@ def _estimates(jobs: pl.DataFrame, estimate: str | Sequence[float] | pl.Series) 
 
 
 def _able(
-    frame: pl.DataFrame, cluster: Cluster, classes: NodeClasses, allowed: Mapping[str, int]
+    frame: pl.DataFrame, cluster: Cluster, classes: NodeClasses, refusals: Callable[[pl.DataFrame], pl.Series] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The jobs that can run on the cluster when it is empty, and the others with their reasons."""
     room = _room(frame, cluster, classes.of_node)
-    user = pl.col("user").cast(pl.String).fill_null("")
-    most = user.replace_strict(list(allowed), list(allowed.values()), default=None, return_dtype=pl.Int64)
+    by_queue = pl.lit(None, dtype=pl.String) if refusals is None else pl.lit(refusals(frame))
     reason = (
         pl.when(pl.col("runtime").is_null() & (pl.col("status") == "cancelled")).then(pl.lit(CANCELLED))
         .when(pl.col("runtime").is_null()).then(pl.lit(UNKNOWN_RUNTIME))
@@ -227,8 +225,7 @@ def _able(
         .when(pl.Series(classes.nowhere)).then(pl.lit(NO_SUCH_NODE))
         .when(room == 0).then(pl.lit(FITS_NOWHERE))
         .when(room < frame["instances"]).then(pl.lit(GANG_TOO_LARGE))
-        .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)
-        .then(pl.lit(ABOVE_QUOTA))
+        .otherwise(by_queue)
     )  # fmt: skip
     jobs = frame.with_columns(reason=reason)
     hours = pl.col("requested").cast(pl.Int64) * pl.col("instances") / layout.WHOLE * pl.col("runtime") / 3600
@@ -301,20 +298,20 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
     return table(distinct.height, layout.KIND, **columns), _ints(kind)
 
 
-def groups_of(world: World, kind: np.dtype[Any], *, by_user: bool, by: Ints | None = None) -> tuple[Records, Ints]:
+def groups_of(world: World, kind: np.dtype[Any], member: Ints | None, by: Ints | None = None) -> tuple[Records, Ints]:
     """Return the groups of jobs that fit or fail together and wait for the same, and the group of each job.
 
-    `by` numbers what else tells jobs apart.
+    `member` tells jobs apart that count in other queues and limits (see `quota`); `by` numbers what else does.
     """
-    user = world.user if by_user else np.full(len(world.kind), -1)
-    alike = pl.DataFrame({"kind": world.kind, "user": user, "queue": world.queue, "of_types": world.of_types})
+    member = np.full(len(world.kind), -1) if member is None else member
+    alike = pl.DataFrame({"kind": world.kind, "member": member, "queue": world.queue, "of_types": world.of_types})
     alike = alike if by is None else alike.with_columns(by=by)
     distinct = alike.unique(maintain_order=True).with_row_index("group")
     group = alike.join(distinct, on=alike.columns, how="left", maintain_order="left")["group"]
     kinds = world.kinds[distinct["kind"].to_numpy()]
     shapes = world.shapes[kinds.shape_id]
     groups = table(
-        len(kinds), kind, shape_id=kinds.shape_id, instances=kinds.instances, user=distinct["user"].to_numpy(),
+        len(kinds), kind, shape_id=kinds.shape_id, instances=kinds.instances, member=distinct["member"].to_numpy(),
         queue=distinct["queue"].to_numpy(), of_types=distinct["of_types"].to_numpy(),
         gpu_milli=kinds.instances * shapes.gpus * shapes.milli,
     )  # fmt: skip

@@ -9,6 +9,7 @@ NOT_SHOWN = ("trace", "cluster", "weights")  # the page has its own list of trac
 EXAMPLES = {
     "nodes": "T4 +20, V100 -25%",
     "quota": "16 or ada=16,bob=8",
+    "queues": '{"queue":[{"name":"a","guaranteed":{"gpu":8}}]}',
     "recovery": "every=600,save=10,restart=30",
     "events": '[{"event":"faults","mtbf":86400,"mttr":600}]',
     "prices": '{"per_gpu_hour":2.5}',
@@ -19,6 +20,8 @@ EXAMPLES = {
 INLINE = {
     "events": "Node events (faults, outage, drain, spot, elastic) as JSON (default: none).",
     "prices": "Prices and powers as JSON (default: 1 per GPU-hour).",
+    "queues": "Quotas, borrowing and limits of queues as JSON; or kueue, philly or slurm: by whose rules those of the "
+    "trace are taken (default: those of the trace, if it tells them).",
     "speed": "Speed profile for the sharing modes in which jobs slow each other (default: h200).",
 }
 

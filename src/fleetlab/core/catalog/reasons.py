@@ -31,6 +31,8 @@ UNREAD_CONSTRAINT = "its constraint cannot be read"
 FITS_NOWHERE = "an instance fits on no node"
 GANG_TOO_LARGE = "its instances do not all fit at once"
 ABOVE_QUOTA = "requests more GPUs than the quota of its user"
+ABOVE_QUEUE = "requests more than its queue, account or QOS may ever have"
+ABOVE_JOB_LIMIT = "is larger, smaller or longer than a job of its queue or QOS may be"
 # Why a job is left out of a simulation: it is refused when it is submitted.
 ABOVE_SUBMIT_LIMIT = "refused: a limit on submitted jobs, or with DenyOnLimit on the job itself"
 CLOSED_PARTITION = "refused: its partitions take no jobs, or none like it"
@@ -41,7 +43,7 @@ REASONS = Catalog(
     "wait reason",
     (
         WaitReason("not_eligible", "it may not start yet: a dependency, a begin time or a hold", "rule", "Dependency"),
-        WaitReason("quota", "its user has reached the quota", "rule", "QOSMaxGRESPerUser"),
+        WaitReason("quota", "its user, queue or QOS has reached its quota or a limit", "rule", "QOSMaxGRESPerUser"),
         WaitReason("node_down", "too few nodes that it may use are up, even if they were empty", "rule",
                    "ReqNodeNotAvail"),
         _missing("gpu", "too few free GPUs in the cluster"),

@@ -26,6 +26,8 @@ from fleetlab.sim.ledger.reasons import (
 )
 from fleetlab.sim.ledger.rules import Looks, alike, anew, first_after
 from fleetlab.sim.ledger.waits import Waits, waits
+from fleetlab.sim.queue_tables import no_quotas
+from fleetlab.sim.quota import copied
 from fleetlab.sim.schedule import Played, Segments
 from fleetlab.sim.schedule_check import RunTable
 from fleetlab.sim.timeline import run_table
@@ -113,19 +115,14 @@ def _zeros(*shape: int) -> Ints:
 def _waiting(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
     every = waits(world, played).of(world.frame["job"].to_numpy() >= 0)
     intervals, unseen, seconds = _unseen(world, played, every)
+    if played.admitted is not None:
+        intervals, _ = intervals.split(played.admitted[intervals.job])
+        unseen = intervals.begin < world.submit[intervals.job]
     if within is not None:
         inside = np.flatnonzero((intervals.begin < within[1]) & (intervals.end > within[0]))
         intervals, unseen = intervals.rows(inside).clipped(*within), unseen[inside]
         seconds[:] = 0.0
-    by = None if played.rules is None else alike(played.rules)
-    groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None, by=by)
-    rule = BACKFILLS[played.backfill]
-    groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if rule.name == "none" else BY_SCHEDULER
-    # A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting.
-    if unseen.any():
-        groups = writable(groups[np.tile(np.arange(len(groups)), 2)])
-        groups.blocked[len(groups) // 2 :] = BY_SCHEDULER
-    of = group[intervals.job] + unseen * (len(groups) // 2)
+    groups, of = _groups(world, played, intervals, unseen)
     rows = table(
         len(intervals.job), WAIT, job=intervals.job, group=of, begin=intervals.begin, end=intervals.end,
     )  # fmt: skip
@@ -133,6 +130,24 @@ def _waiting(world: World, played: Played, within: tuple[float, float] | None = 
     shapes = table(len(world.shapes), SHAPE_ROOM, as_of=-1)
     listed, counted = _zeros(len(groups)), _zeros(len(world.shapes))
     return Waiting(rows, by_end, groups, listed, shapes, counted, seconds, seconds.sum(axis=1))
+
+
+def _groups(world: World, played: Played, intervals: Waits, unseen: Bools) -> tuple[Records, Ints]:
+    """Return the groups of jobs with the same reason to wait, and the group of each interval.
+
+    A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting. So is
+    one that may not be submitted yet.
+    """
+    by = None if played.rules is None else alike(played.rules)
+    groups, group = groups_of(world, WAITING_GROUP, played.member, by)
+    rule, waits_behind = BACKFILLS[played.backfill], played.strict or played.backfill == "none"
+    groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if waits_behind else BY_SCHEDULER
+    admitted = world.submit if played.admitted is None else played.admitted
+    outside, kinds = ~unseen & (intervals.begin < admitted[intervals.job]), len(groups)
+    if unseen.any() or outside.any():
+        groups = writable(groups[np.tile(np.arange(kinds), 3)])
+        groups.blocked[kinds : 2 * kinds], groups.outside[2 * kinds :] = BY_SCHEDULER, 1
+    return groups, group[intervals.job] + (unseen + 2 * outside) * kinds
 
 
 def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, Floats]:
@@ -178,7 +193,7 @@ def _freed(played: Played, runs: Segments) -> Floats:
 
 def _nodes(world: World, played: Played) -> Nodes:
     """Make the tables of empty nodes, of which all take jobs, or, where nodes change, none yet."""
-    users, kinds = max(1, len(world.users)), world.nodes
+    kinds, nobody = world.nodes, np.full(len(world.submit), -1)
     number = np.array([int(bit).bit_length() - 1 for bit in kinds.node_class], dtype=np.int64)
     free = _zeros(int(number.max(initial=0)) + 1, 1 + kinds.free.shape[1])
     if played.up is None:
@@ -187,8 +202,9 @@ def _nodes(world: World, played: Played) -> Nodes:
     return Nodes(
         now=now, empty=empty, level=np.full(len(kinds), played.up is None, dtype=np.int64),
         shapes=writable(world.shapes), shape_of=world.shape, class_number=number,
-        free=free, used=_zeros(users), room=_zeros(len(kinds)),
-        quota=_zeros(users) - 1 if played.quota is None else played.quota, scratch=_zeros(STAGES), sizes=_zeros(3),
+        free=free, quotas=no_quotas() if played.quotas is None else copied(played.quotas),
+        member=nobody if played.member is None else played.member,
+        room=_zeros(len(kinds)), scratch=_zeros(STAGES), sizes=_zeros(3),
     )  # fmt: skip
 
 

@@ -28,6 +28,8 @@ from fleetlab.sim.layout import AMOUNTS, UNLIMITED, Floats, Ints, NodeView, Reco
 from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, untrack
 from fleetlab.sim.ledger.rules import FITS, OPEN, Rules, complete_node, count_run, keeper, keeps_nothing, rule_of
 from fleetlab.sim.nodes import give_back, gpu_slots, room, take_gpus
+from fleetlab.sim.quota import Quotas, is_barred
+from fleetlab.sim.quota import charge as charge_queues
 from fleetlab.sim.schedule_check import RunTable
 
 COUNT = len(REASONS)
@@ -38,9 +40,11 @@ STAGE_REASONS = (BY_FRAGMENT, *(REASONS.index(name) for name in AMOUNTS), BY_GPU
 
 WAIT = record("job group begin:f end:f")
 WAITING_GROUP = record(
-    "shape_id instances user queue of_types gpu_milli length slot reason blocked since:f waited:f", waited=COUNT
+    "shape_id instances member queue of_types gpu_milli length slot reason blocked outside since:f waited:f",
+    waited=COUNT,
 )
-#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; waited: seconds by
+#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; outside: it may
+#   not even be submitted; waited: seconds by
 #   reason up to `since`
 SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
 #   groups: waiting groups of the shape; slot: in the list of shapes whose room is counted, if `counted`; usable: for
@@ -79,8 +83,8 @@ class Nodes(NamedTuple):
     shape_of: Ints  # [jobs]
     class_number: Ints  # [nodes]
     free: Ints  # [node classes, 1 + AMOUNTS]: GPU milli, and what is beside GPUs
-    used: Ints  # [users]: GPU milli
-    quota: Ints  # [users]: GPU milli; -1: none
+    quotas: Quotas
+    member: Ints  # [jobs]: -1: in no queue
     scratch: Ints  # [STAGES]
     room: Ints  # [nodes]: scratch
     sizes: Ints  # [3]: waiting groups, counted shapes, changes of the nodes that take jobs
@@ -225,7 +229,7 @@ def judge_by_rules(g: int, nodes: Nodes, waiting: Waiting, rules: Rules, now: fl
     found = rule_of(rules, t, now)
     if found != OPEN:
         return found
-    found = judge(group, nodes, waiting)
+    found = judge(group, nodes, waiting, now)
     if found != group.blocked or keeps_nothing(rules, t):
         return found
     count_room(group.shape_id, nodes)
@@ -234,10 +238,9 @@ def judge_by_rules(g: int, nodes: Nodes, waiting: Waiting, rules: Rules, now: fl
 
 
 @inner
-def judge(group: Record, nodes: Nodes, waiting: Waiting) -> int:
+def judge(group: Record, nodes: Nodes, waiting: Waiting, now: float) -> int:
     """Return the reason of a waiting group."""
-    limit = nodes.quota[group.user] if group.user >= 0 else -1
-    if limit >= 0 and group.gpu_milli and nodes.used[group.user] + group.gpu_milli > limit:
+    if group.outside or is_barred(nodes.quotas, group.member, now):
         return BY_QUOTA
     if nodes.sizes[CHANGES] and possible(group.shape_id, nodes, waiting) < group.instances:
         return BY_NODES
@@ -285,7 +288,7 @@ def leave(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
 
 
 @inner
-def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, sign: int) -> None:
+def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, time: float, sign: int) -> None:
     """Let a run begin (1) or end (-1)."""
     shape, now = runs.shapes[run.shape_id], nodes.now
     for i in range(run.first, run.first + run.instances):
@@ -296,8 +299,7 @@ def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, sign
         else:
             give_back(shape, now.nodes[n], now.gpus, now.apps, runs.gpus[i])
         count_node(n, nodes, waiting, 1)
-    if run.user >= 0:
-        nodes.used[run.user] += sign * run.instances * shape.gpus * shape.milli
+    charge_queues(nodes.quotas, nodes.member[run.job], time, sign)
 
 
 @inner
@@ -363,7 +365,7 @@ def replay_waits(
         before = now
         while e < len(runs.by_end) and table[runs.by_end[e]].end == now:
             run = table[runs.by_end[e]]
-            change_run(run, runs, nodes, waiting, -1)
+            change_run(run, runs, nodes, waiting, now, -1)
             if rules is not None:
                 follow_run(run, runs, rules, -1)
             if holding is not None:
@@ -389,8 +391,10 @@ def replay_waits(
             came += 1
         while b < len(runs.by_begin) and table[runs.by_begin[b]].begin == now:
             run = table[runs.by_begin[b]]
-            if run.end > now:
-                change_run(run, runs, nodes, waiting, 1)
+            if run.end == now:
+                charge_queues(nodes.quotas, nodes.member[run.job], now, 0)  # as the loop did: sums are the same
+            else:
+                change_run(run, runs, nodes, waiting, now, 1)
                 if rules is not None:
                     follow_run(run, runs, rules, 1)
                 if holding is not None:
@@ -399,7 +403,7 @@ def replay_waits(
         for i in range(nodes.sizes[LISTED]):
             group = waiting.groups[waiting.listed[i]]
             if rules is None:
-                reason = judge(group, nodes, waiting)
+                reason = judge(group, nodes, waiting, now)
             else:
                 reason = judge_by_rules(waiting.listed[i], nodes, waiting, rules, now)
             if reason != group.reason:

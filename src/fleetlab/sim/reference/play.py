@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numba.experimental.function_type  # noqa: F401  teaches numba what a policy is before it sees the first
@@ -19,12 +20,15 @@ from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
 from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, draining_of, growth_of, outages_of
 from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
+from fleetlab.sim.queue_tables import JobQueues, no_quotas
+from fleetlab.sim.quota import Quotas, copied
 from fleetlab.sim.reference.conservative import pass_conservative
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
 from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
 from fleetlab.sim.reference.partitions import pass_easy_by_partition, pass_none_by_partition
 from fleetlab.sim.reference.passes import pass_easy, pass_greedy, pass_none
 from fleetlab.sim.reference.preemption import pass_preempt
+from fleetlab.sim.reference.queues import pass_by_queue
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
 from fleetlab.sim.schedule import Played, Segments, Up
@@ -47,7 +51,7 @@ def play(
     preempt: bool = False,
     weight: float = 1.0,
     levels: Sequence[float] = LEVELS,
-    quota: Ints | None = None,
+    queues: JobQueues | None = None,
     weights: Floats = NO_WEIGHTS,
     speeds: Speeds | None = None,
     recovery: Recovery | None = None,
@@ -59,6 +63,8 @@ def play(
 ) -> Played:
     """Play a world by any rules; `cluster` names the nodes and pools of `events`.
 
+    Queues that decide who is next, or preempt, go with the backfill rules none and greedy, and without `preempt`.
+
     `progress` is called many times a second; what it raises ends the run.
     """
     recovery = recovery or Recovery()
@@ -67,6 +73,12 @@ def play(
     if preempt and BACKFILLS[backfill].reserves:
         msg = f"a preemptive order needs no reservation: `{backfill}` with preemption"
         raise PolicyError(msg, hint="preemption goes with the backfill rules none and greedy")
+    by_queue = queues is not None and queues.queues.ordered
+    if by_queue and (preempt or BACKFILLS[backfill].reserves):
+        what = "preemption by the order" if preempt else f"backfill {backfill}"
+        msg = f"queues that decide who is next cannot be combined with {what}"
+        raise PolicyError(msg, hint="choose backfill=greedy or backfill=none, and an order that does not preempt")
+    quotas, member = (no_quotas(), None) if queues is None else queues.tables(world.frame)
     outages, growth = _outages_and_growth(world, events, cluster, recovery, seed)
     empty = _empty(world)
     rules = Rules(
@@ -76,8 +88,10 @@ def play(
         placement=PLACEMENTS.index(placement) if isinstance(placement, str) else OWN_PLACEMENT,
         preempt=int(preempt),
         sharing=int(speeds is not None),
-        quota=int(quota is not None),
-        plan_stands=int(_plan_stands(world, order, quota, speeds, events, recovery)),
+        quota=int(queues is not None),
+        by_queue=int(by_queue),
+        busy=_total(world.capacity.gpu) * (queues.queues.rule.busy if queues is not None else 0.0),
+        plan_stands=int(queues is None and _plan_stands(world, order, speeds, events, recovery)),
         checkpoint_every=_on_tick(recovery.every),
         save=_on_tick(recovery.save),
         restart=_on_tick(recovery.restart),
@@ -94,10 +108,11 @@ def play(
         scoring=_scoring(world, seed),
         empty=empty,
     )
-    interrupts = bool(preempt) or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
+    reclaims = queues is not None and queues.queues.preempts
+    interrupts = bool(preempt) or reclaims or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
     now = NodeView(*map(writable, empty))
     node_events = _node_events(now, outages, growth)
-    sim = _simulation(world, rules, quota, speeds, interrupts=interrupts)
+    sim = _simulation(world, rules, copied(quotas), member, speeds, interrupts=interrupts)
     _set_status(sim, now, growth, min(0.0, float(world.submit.min(initial=0.0))))
     state = state_of(
         world, now.nodes,
@@ -115,7 +130,9 @@ def play(
         loop.run(progress)
     except _PolicyFailure:
         raise _refusal(sim, rules, policies, order, placement) from None
-    return loop.played(interrupts=interrupts, until=until)
+    played = loop.played(interrupts=interrupts, until=until)
+    strict = bool(quotas.queues.strict.any())
+    return played if queues is None else replace(played, quotas=quotas, member=member, strict=strict)
 
 
 class _PolicyFailure(Exception):
@@ -133,6 +150,7 @@ class _Loop:
         common = (sim, now, rules)
         passes = PASSES | BY_PARTITION if len(rules.queues) > 1 else PASSES
         chosen = pass_preempt if rules.preempt else passes[BACKFILLS.names[rules.backfill]]
+        chosen = pass_by_queue if rules.by_queue else chosen
         schedule = _as_value(chosen, *common, policies)
         handler = _as_value(handle, *common, events, 0, 0, called=with_events)
         self.arguments = (*common, events, schedule, handler, policies)
@@ -176,8 +194,8 @@ class _Loop:
             up=self._up() if self.with_events else None,
             draining=self.draining,
             backfill=BACKFILLS.names[self.rules.backfill],
-            quota=self.sim.users.quota.copy() if self.rules.quota else None,
             keys=None if self.rules.moving else jobs.key.copy(),
+            admitted=jobs.admitted.copy() if (self.sim.quotas.submitted[:, 0] >= 0).any() else None,
             until=None if done else stop,
         )
 
@@ -251,13 +269,12 @@ def _set_status(sim: Simulation, now: NodeView, growth: Growth, begin: float) ->
 
 
 def _plan_stands(
-    world: World, order: str | order, quota: Ints | None, speeds: Speeds | None, events: Sequence[Event],
-    recovery: Recovery,
-) -> bool:  # fmt: skip
+    world: World, order: str | order, speeds: Speeds | None, events: Sequence[Event], recovery: Recovery
+) -> bool:
     """Return whether the plan of conservative backfill can be kept: ranks are fixed, and no job outlasts it."""
     moving = ORDERS[order].dynamic if isinstance(order, str) else order.moves
     known = world.learners == 0 and bool((world.estimate >= world.runtime).all())
-    return known and not (moving or quota is not None or speeds is not None or events or recovery.every)
+    return known and not (moving or speeds is not None or events or recovery.every)
 
 
 def _empty(world: World) -> NodeView:
@@ -287,14 +304,15 @@ def _scoring(world: World, seed: int) -> Scoring:
 
 
 def _simulation(
-    world: World, rules: Rules, quota: Ints | None, speeds: Speeds | None, *, interrupts: bool
+    world: World, rules: Rules, quotas: Quotas, member: Ints | None, speeds: Speeds | None, *, interrupts: bool
 ) -> Simulation:
     count, instances, nodes = len(world.submit), int(world.first[-1]), len(world.nodes)
-    groups, group = groups_of(world, layout.GROUP, by_user=quota is not None)
+    groups, group = groups_of(world, layout.GROUP, member)
     jobs = table(
         count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
         first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,
-        gpu_milli=world.gpu_milli, submit=world.submit, runtime=world.runtime, work=world.runtime,
+        gpu_milli=world.gpu_milli, priority=world.priority, evicted=np.nan, admitted=np.inf, submit=world.submit,
+        runtime=world.runtime, work=world.runtime,
         key=_fixed_key(world, rules.order), start=np.nan, end=np.nan, planned=np.nan,
     )  # fmt: skip
     owner = np.repeat(np.arange(count), world.instances)
@@ -304,10 +322,10 @@ def _simulation(
     timers = 2 * count + 3 * nodes  # there are no more pools than nodes
     return Simulation(
         clock=table(1, layout.COUNTERS, head=-1)[0], jobs=jobs, instances=places, groups=groups,
-        users=table(len(world.users), layout.USER, quota=-1 if quota is None else quota),
+        users=table(len(world.users), layout.USER), quotas=quotas,
         partitions=table(len(world.partitions), layout.PARTITION, classes=list(world.partitions.values())),
         nodes=table(nodes, layout.NODE_STATUS), learners=table(world.learners + 1, layout.LEARNER),
-        running=_ints(count), waiting=_ints(len(groups)), freed=_ints(nodes),
+        running=_ints(count), waiting=_ints(len(groups)), outside=_ints(count), freed=_ints(nodes),
         last_tenant=np.full(len(world.gpus), -1, dtype=np.int64), due=np.full(timers, np.inf),
         timer_keys=np.empty(2 * timers + 16), timers=_ints(2 * timers + 16), keys=np.empty(count + 1),
         heap=_ints(count + 1), to_rank=_ints(count + 1), runs=table(count if interrupts else 0, layout.RUN),

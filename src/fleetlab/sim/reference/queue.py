@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import WAITING, Record, Records
+from fleetlab.sim.quota import charge, is_barred
 from fleetlab.sim.reference.state import Rules, Simulation
 
 
@@ -83,23 +84,20 @@ def open_classes(sim: Simulation, rules: Rules, q: int) -> int:
 
 @inner
 def charge_user(sim: Simulation, rules: Rules, job: Record, sign: int) -> None:
-    """Add what a job has allocated to its user (1), or subtract it (-1)."""
+    """Add what a job has allocated to its user and queues (1), or subtract it (-1)."""
     user, shape, count = sim.users[job.user], rules.shapes[job.shape_id], sign * job.instances
     user.cpu += count * shape.cpu
     user.memory += count * shape.memory
     user.gpu += count * shape.gpus * shape.milli
     share = max(user.gpu / rules.gpu, user.cpu / rules.cpu)
     sim.usage[job.user] = max(share, user.memory / rules.memory)
+    charge(sim.quotas, sim.groups[job.group].member, sim.clock.now, sign)
 
 
 @inner
 def over_quota(sim: Simulation, g: int) -> bool:
-    """Return whether a job of group `g` would take its user above the quota."""
-    group = sim.groups[g]
-    if group.user < 0 or group.gpu_milli == 0:
-        return False
-    user = sim.users[group.user]
-    return user.quota >= 0 and user.gpu + group.gpu_milli > user.quota
+    """Return whether a job of group `g` would take its user or queue above a quota or limit."""
+    return is_barred(sim.quotas, sim.groups[g].member, sim.clock.now)
 
 
 # -- estimates -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The state of the reference loop, its rules, and its timers. The tables and their fields are in `layout`.
 
-Jobs that request the same are a *group* (under a quota: of one user): they fit or fail together and wait for the same
-reason. Everything in this package also runs as plain Python, with the same result.
+Jobs that request the same are a *group* (with quotas: that count in the same): they fit or fail together and wait for
+the same reason. Everything in this package also runs as plain Python, with the same result.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import TICK, Floats, Ints, NodeView, Record, Records, Scoring
 from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.quota import Quotas
 
 TICKS = 1 / TICK  # in a second
 BAD_ORDER, BAD_PLACEMENT = 1, 2  # clock.policy_error: the result of a policy was not a number
@@ -27,11 +28,13 @@ class Simulation(NamedTuple):
     instances: Records  # INSTANCE
     groups: Records  # GROUP
     users: Records  # USER
+    quotas: Quotas
     partitions: Records  # PARTITION
     nodes: Records  # NODE_STATUS
     learners: Records  # LEARNER; the last is of all jobs
     running: Ints  # [jobs]: list of running jobs
     waiting: Ints  # [groups]: list of groups with waiting jobs
+    outside: Ints  # [jobs]: list of jobs that came while as many were submitted as may be
     freed: Ints  # [nodes]: list of nodes with more free than at the last pass
     last_tenant: Ints  # [GPUs]: the instance that came last to share it, -1: none
     due: Floats  # when what is due: completions of jobs, then other timers; inf: not at all
@@ -58,7 +61,9 @@ class Rules(NamedTuple):
     placement: int
     preempt: int
     sharing: int  # jobs on one GPU slow each other
-    quota: int
+    quota: int  # there are quotas or limits
+    by_queue: int  # queues decide who is next
+    busy: float  # GPU milli: nothing is reclaimed while no more are allocated
     plan_stands: int  # from pass to pass, since no job runs longer than estimated
     checkpoint_every: float
     save: float

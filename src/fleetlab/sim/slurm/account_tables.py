@@ -7,6 +7,7 @@ import polars as pl
 
 from fleetlab.core import Cluster
 from fleetlab.core.slurm import Slurm as Site
+from fleetlab.sim.layout import Floats
 from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.associations import associations_of, places, usage_of
 from fleetlab.sim.slurm.limit_tables import groups_of, requests_of, resource_names

@@ -117,6 +117,7 @@ class SweepPlan:
             small = scenario.on(tiny, np.zeros(2, dtype=np.int64))
             if isinstance(quota := small.policy.quota, Mapping):  # of users that are not in the rehearsal
                 small = small.replace(quota=max(quota.values()))
+            small = small.replace(queues=None)  # neither is in one of them
             names |= set(metrics_of(simulate(small)))
         for metric in (*self.study.metrics, self.study.seeds.metric):
             lookup("metric", metric, sorted(names), error=WorkloadError)
