@@ -16,7 +16,7 @@ from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import within_limits
-from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
+from fleetlab.sim.slurm.main_loop import BY_BACKFILL, opens_at, usable_nodes, without_completing
 from fleetlab.sim.slurm.preemption import preempt_for
 from fleetlab.sim.slurm.queue import build_queue, may_start_task
 from fleetlab.sim.slurm.select import choose, copy_free, sort_by_end, will_start
@@ -156,7 +156,7 @@ def after_reservations(s: Slurm, t: int, time: float, later: float) -> float:
     job = s.jobs[t]
     for r in range(len(s.reservations)):
         kept = s.reservations[r]
-        if r != job.reservation and kept.begin < time + job.limit and kept.end > time:
+        if kept.group != job.reservation and kept.begin < time + job.limit and kept.end > time:
             later = kept.end + 1.0 if later == 0.0 else min(later, kept.end + 1.0)
     return later
 
@@ -214,9 +214,9 @@ def try_job(
     least = job.instances if job.distinct else 1
     begin, before = now, job.planned
     if job.reservation >= 0:
-        if too_early(s, t) and s.clock.now >= s.reservations[job.reservation].end:
+        begin = opens_at(s, job.reservation, now)
+        if begin == np.inf:
             return NO_START
-        begin = max(begin, s.reservations[job.reservation].begin)
     begin = max(begin, gang_time(s, t, gang_start))
     if begin > now + settings.window:
         return NO_START
@@ -272,7 +272,8 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
     s.clock.serial += 1
     running, tested, started = sort_by_end(s), 0, 0
     rejected, rejected_part, tasks, task_array = -1, -1, 0, -1
-    of_part, of_user = np.zeros(len(s.parts), np.int64), np.zeros(int(s.jobs.user.max()) + 1, np.int64)
+    of_part, of_user = np.zeros(len(s.parts), np.int64), np.zeros((len(s.parts), int(s.jobs.user.max()) + 1), np.int64)
+    of_account = np.zeros(int(acct.association.max()) + 2, np.int64)
     for k in range(count):
         t, p = s.queue_job[k], s.queue_part[k]
         job = s.jobs[t]
@@ -289,10 +290,15 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
                 continue
             rejected, rejected_part = job.array, p
         of_part[p] += 1
-        of_user[job.user] += 1
+        of_user[p, job.user] += 1
+        of_account[acct.association[t] + 1] += 1
         if settings.max_jobs_partition and of_part[p] > settings.max_jobs_partition:
             continue
-        if settings.max_jobs_user and of_user[job.user] > settings.max_jobs_user:
+        if settings.max_jobs_user and of_user[:, job.user].sum() > settings.max_jobs_user:
+            continue
+        if settings.max_jobs_user_partition and of_user[p, job.user] > settings.max_jobs_user_partition:
+            continue
+        if settings.max_jobs_account and of_account[acct.association[t] + 1] > settings.max_jobs_account:
             continue
         no_reserve = (
             (settings.min_priority_reserve > 0 and job.priority < settings.min_priority_reserve)

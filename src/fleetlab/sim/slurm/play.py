@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Progress
 from fleetlab.core.events import Elastic, Event, Spot
-from fleetlab.core.slurm import Partition
+from fleetlab.core.slurm import DAY, Partition
 from fleetlab.core.slurm import Slurm as Site
 from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
@@ -24,6 +24,8 @@ from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.cores import MILLI, WORD
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
+from fleetlab.sim.slurm.preemption_tables import MODES, exempt_times, grace_times, modes, preempts, ranks, weights
+from fleetlab.sim.slurm.reservation_tables import occurrences, reservation_of, reservation_table, reserved_nodes
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
@@ -31,8 +33,6 @@ from fleetlab.sim.world import World
 MOST_DRAWS, WORK = 9, 20_000  # orders within a second that are played: of so many jobs in all
 OVERHEAD = 0.05, 0.3  # s that a job takes longer than its work, to be launched and cleaned up
 LOOKS = 20_000  # of the compiled loop between two reports of progress
-MODES = {None: state.OFF, "off": state.OFF, "requeue": state.REQUEUE, "cancel": state.CANCEL, "suspend": state.SUSPEND}
-MOST_WEIGHT = 0xFFFF  # of a class of service, when jobs to preempt are chosen
 ALL = "all"  # the partition of a cluster that names none
 DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition without one: a year, as Slurm counts
 
@@ -156,6 +156,7 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
     arrays = int(jobs.array.max(initial=-1)) + 1
     cpu, memory = (np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory"))
     rows = _rows(parts, site)
+    kept = occurrences(site.reservations, float(world.submitted.max(initial=0.0)) + DAY)
     words = -(-int(cpu.max(initial=0)) // (WORD * MILLI)) if len(rows) else 0
     room = Free(cpu, memory, _gpus(world), _ints(len(rows), nodes, words), _ints(nodes), _ints(nodes))
     allowed, jobs["request"] = _allowed(world)
@@ -171,20 +172,20 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
         partition_of=named, parent_of=parents, rule_of=rules, delay_of=delays,
         in_partition=_in_partition(cluster, parts), allowed=allowed,
-        reservations=table(len(site.reservations), state.RESERVATION,
-                           begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
-        reserved=_reserved(site, cluster), array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
+        reservations=reservation_table(kept, site), reserved=reserved_nodes(kept, cluster),
+        array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
         pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
         slot_gpus=_ints(slots), slot_cores=_ints(slots if words else 0, words), row_part=rows,
         first_row=np.searchsorted(rows, np.arange(len(parts) + 1)), skip_row=_ints(len(rows)),
-        open_bits=_ints(nodes, words), open_cpu=_ints(nodes), joinable=_ints(nodes), active=_ints(nodes), turns=_ints(count),
-        gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
+        open_bits=_ints(nodes, words), open_cpu=_ints(nodes), joinable=_ints(nodes), active=_ints(nodes),
+        turns=_ints(count), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
         queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
         by_end=_ints(count), event_keys=np.zeros(times * (2 * count + slots) + 64),
-        events=_ints(times * (2 * count + slots) + 64), preempts=_preempts(site), qos_mode=_modes(site),
-        qos_rank=_ranks(site), qos_weight=_weights(site), qos_grace=np.array([*(q.grace for q in site.qos), 0.0]),
-        qos_exempt=_exempt(site), outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
+        events=_ints(times * (2 * count + slots) + 64), preempts=preempts(site), qos_mode=modes(site),
+        qos_rank=ranks(site), qos_weight=weights(site), qos_grace=grace_times(site),
+        qos_exempt=exempt_times(site),
+        outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
         victims=_ints(count), victim_nodes=_ints(count), target=_ints(nodes),
         runs=table(times * count if again else 0, RUN),
         entries=_ints(times * slots if again else 0, 2),
@@ -211,7 +212,7 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         first_partition=first[:-1], partitions=np.diff(first), user=world.user,
         qos=[qos.get(name, qos.get("normal", -1)) for name in frame["qos"].cast(pl.String).to_list()],
         array=_codes(frame["array"]), array_limit=frame["array_limit"].to_numpy(), gang=_codes(frame["gang"]),
-        reservation=_reservations(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
+        reservation=reservation_of(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, first_eligible=np.inf,
         runtime=np.ceil(world.runtime),
@@ -244,13 +245,8 @@ def _codes(column: pl.Series) -> Ints:
     return np.where(np.isnan(ranks.astype(np.float64)), 0, ranks).astype(np.int64) - 1
 
 
-def _reservations(frame: pl.DataFrame, site: Site) -> Ints:
-    places = {r.name: k for k, r in enumerate(site.reservations)}
-    return np.array([places.get(name or "", -1) for name in frame["reservation"].to_list()], dtype=np.int64)
-
-
 def _parents(world: World) -> tuple[Ints, Ints, Floats]:
-    """Return the rows of the jobs that others depend on (-1: it is not simulated), by which rule, and how long after."""
+    """Return the rows of the jobs that others depend on (-1: not simulated), by which rule, and how long after."""
     links = world.frame.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
     row = {job: k for k, job in enumerate(world.frame["job"].to_list())}
     parents = np.array([row.get(job, -1) for job in links["depends_on"]], dtype=np.int64)
@@ -305,44 +301,6 @@ def _in_partition(cluster: Cluster, parts: list[Partition]) -> Ints:
     lists = cluster.frame["partitions"].to_list()
     member = [[int(not any(lists) or part.name in given) for given in lists] for part in parts]
     return np.array(member, dtype=np.int64).reshape(len(parts), len(lists))
-
-
-def _reserved(site: Site, cluster: Cluster) -> Ints:
-    names = cluster.frame["node"].to_list()
-    kept = [[int(name in r.nodes) for name in names] for r in site.reservations]
-    return np.array(kept, dtype=np.int64).reshape(len(kept), len(names))
-
-
-def _preempts(site: Site) -> Ints:
-    names = [q.name for q in site.qos]
-    within = [state.WITHIN if q.within or site.within else 0 for q in site.qos]
-    table_ = [[within[k] if q.name == other else int(other in q.preempts) for other in names]
-              for k, q in enumerate(site.qos)]  # fmt: skip
-    return np.array(table_, dtype=np.int64).reshape(len(names), len(names))
-
-
-def _modes(site: Site) -> Ints:
-    modes = [MODES[site.preempt_mode if q.preempt_mode in (None, "cluster") else q.preempt_mode] for q in site.qos]
-    return np.array([*modes, MODES[site.preempt_mode]], dtype=np.int64)  # the last: of jobs without one
-
-
-def _ranks(site: Site) -> Ints:
-    """Return how deep each class of service is below those that preempt it."""
-    below = {q.name: {other.name for other in site.qos if q.name in other.preempts} for q in site.qos}
-    rank = dict.fromkeys(below, 0)
-    for _ in site.qos:
-        rank = {name: max([0, *(rank[other] + 1 for other in above if other in rank)]) for name, above in below.items()}
-        rank = {name: min(value, len(rank)) for name, value in rank.items()}
-    return np.array([*rank.values(), 0], dtype=np.int64)
-
-
-def _weights(site: Site) -> Ints:
-    return np.array([*(min(q.priority, MOST_WEIGHT) for q in site.qos), 0], dtype=np.int64)
-
-
-def _exempt(site: Site) -> Floats:
-    """Return how long jobs of a class are not preempted: its own time before the cluster's."""
-    return np.array([*(site.exempt if q.exempt is None else q.exempt for q in site.qos), site.exempt])
 
 
 def _ints(*shape: int) -> Ints:

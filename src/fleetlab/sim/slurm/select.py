@@ -140,7 +140,9 @@ def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
 def choose_open(s: Slurm, t: int, free: Free, lln: int) -> int:
     """Choose nodes by the CPUs that no row in `skip_row` holds."""
     open_cores(s, free, s.joinable)
-    return choose_free(s, t, s.joinable, Free(s.open_cpu, free.memory, free.gpu, free.cores, free.alone, free.one_row), lln)
+    return choose_free(
+        s, t, s.joinable, Free(s.open_cpu, free.memory, free.gpu, free.cores, free.alone, free.one_row), lln
+    )
 
 
 @inner

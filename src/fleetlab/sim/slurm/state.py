@@ -12,11 +12,11 @@ from fleetlab.sim.layout import Floats, Ints, Record, Records, record
 FUTURE, PENDING, RUNNING, DONE, DROPPED = range(5)  # state of a job; dropped: cancelled before it ran
 
 JOB = record(
-    "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
-    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
-    " started_by preempting may_requeue any_parent whole row turn suspended checked submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f"
-    " expected_end:f planned:f first_start:f preempted_at:f grace_end:f preempts_since:f accrue:f overhead:f"
-    " first_eligible:f suspended_at:f left:f"
+    "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account"
+    " array array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures"
+    " killed started_by preempting may_requeue any_parent whole row turn suspended checked submit:f begin:f eligible:f"
+    " runtime:f limit:f priority:f start:f end:f expected_end:f planned:f first_start:f preempted_at:f grace_end:f"
+    " preempts_since:f accrue:f overhead:f first_eligible:f suspended_at:f left:f"
 )
 #   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
 #   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
@@ -24,14 +24,15 @@ JOB = record(
 #   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; accrue: since when
 #   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
 #   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since;
-#   whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`; preempted_at: when it was told to go, -1: it was not; grace_end: until when it may stay
+#   preempted_at: when it was told to go, -1: it was not; grace_end: until when it may stay; whole: it has its nodes to
+#   itself; row, turn, suspended, checked, suspended_at, left: see `cores` and `gang`
 
-NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
-#   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
-#   rows of `first_gpu` for the GPUs that a job was given
+NODE = record("cpu memory gpus weight up drained completing completes:f")
+#   completing: jobs whose epilog runs there, which keeps all others off; since `completes`
 
 PARTITION = record("tier up max_nodes grace preempt_mode qos factor:f max_time:f over_time:f exclusive sharing")
-RESERVATION = record("begin:f end:f ignore_jobs")
+RESERVATION = record("begin:f end:f group flex")
+#   group: of one name, which may come several times; flex: its jobs may start before it, and on other nodes too
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
