@@ -17,7 +17,7 @@ from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import within_limits
 from fleetlab.sim.slurm.main_loop import BY_BACKFILL, opens_at, usable_nodes, without_completing
-from fleetlab.sim.slurm.preemption import preempt_for
+from fleetlab.sim.slurm.preemption import mark_gone, preempt_for, unmark_gone
 from fleetlab.sim.slurm.queue import build_queue, may_start_task
 from fleetlab.sim.slurm.select import choose, copy_free, sort_by_end, will_start
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
@@ -196,11 +196,13 @@ def completes(s: Slurm, nodes: int) -> bool:
 def expected(s: Slurm, settings: Settings, t: int, p: int, begin: float, running: int) -> float:
     """Return when a job can start on the nodes in `current`, -1: not at all; at once where it preempts others."""
     over_time = settings.over_time if s.parts[p].over_time < 0 else s.parts[p].over_time
-    when = will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
-    if when > s.clock.second and begin <= s.clock.second and settings.preempt != NO_PREEMPTION:
-        if preempt_for(s, settings, t, p, s.current, 1):
+    count = 0
+    if settings.preempt != NO_PREEMPTION and not choose(s, t, s.current, s.free, settings.least_loaded):
+        if begin <= s.clock.second and preempt_for(s, settings, t, p, s.current, 1):
             return s.clock.second
-        will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
+        count = mark_gone(s, settings, t, p)
+    when = will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
+    unmark_gone(s, count)
     return max(when, begin) if when >= 0 else when
 
 

@@ -14,9 +14,9 @@ FUTURE, PENDING, RUNNING, DONE, DROPPED = range(5)  # state of a job; dropped: c
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account"
     " array array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures"
-    " killed started_by preempting may_requeue any_parent whole row turn suspended checked submit:f begin:f eligible:f"
-    " runtime:f limit:f priority:f start:f end:f expected_end:f planned:f first_start:f preempted_at:f grace_end:f"
-    " preempts_since:f accrue:f overhead:f first_eligible:f suspended_at:f left:f"
+    " killed started_by preempting may_requeue any_parent whole row turn suspended checked gone submit:f begin:f"
+    " eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f first_start:f preempted_at:f"
+    " grace_end:f preempts_since:f accrue:f overhead:f first_eligible:f suspended_at:f left:f"
 )
 #   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
 #   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
@@ -24,8 +24,8 @@ JOB = record(
 #   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; accrue: since when
 #   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
 #   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since;
-#   preempted_at: when it was told to go, -1: it was not; grace_end: until when it may stay; whole: it has its nodes to
-#   itself; row, turn, suspended, checked, suspended_at, left: see `cores` and `gang`
+#   preempted_at: when it was told to go, -1: it was not; grace_end: until when it may stay; gone: a plan is made
+#   without it; whole: it has its nodes to itself; row, turn, suspended, checked, suspended_at, left: see `cores`, `gang`
 
 NODE = record("cpu memory gpus weight up drained completing completes:f")
 #   completing: jobs whose epilog runs there, which keeps all others off; since `completes`
