@@ -183,6 +183,17 @@ high|100|00:01:00|scav,low|cluster|DenyOnLimit,NoReserve|2.000000|cpu=9|gres/gpu
     assert (high.per_user.resources, high.per_user.jobs) == ({"gpu": 8}, 5)
 
 
+def test_modes_of_preemption_stand_together_in_any_order(tmp_path):
+    (tmp_path / "slurm.conf").write_text("PreemptType=preempt/qos\nPreemptMode=GANG,SUSPEND,WITHIN\nJobRequeue=0\n")
+    read = read_conf(tmp_path / "slurm.conf")
+    assert (read.preempt_mode, read.gang, read.within, read.requeue) == ("suspend", True, True, False)
+
+
+def test_a_class_that_preempts_within_itself_has_a_mode_too():
+    (qos,) = read_qos("Name|Priority|PreemptMode|GraceTime\nlow|0|requeue,within|00:00:30\n")
+    assert (qos.preempt_mode, qos.within, qos.grace) == ("requeue", True, 30.0)
+
+
 def test_weights_of_memory_are_of_a_mebibyte():
     assert weights_of("Mem=0.5G,cpu=2", per_mib=True) == {"memory": 0.5 / 1024, "cpu": 2.0}
 

@@ -149,6 +149,31 @@ def test_a_singleton_waits_for_all_earlier_jobs_of_its_user_and_name(jobs):
     assert waits(frame) == {"3": [("afterany", "1")], "5": [("afterany", "4"), ("afterany", "3")]}
 
 
+def test_alternatives_and_minutes_after_a_start_are_kept_as_rules(jobs):
+    frame = jobs(
+        row("1"), row("2"), row("3", "sbatch -d afterok:1?afterany:2"), row("4", "sbatch -d after:1+5"),
+        row("5", "sbatch -d afterok:1?afterok:99"),
+    )  # fmt: skip
+    assert waits(frame) == {"3": [("afterok?", "1"), ("afterany?", "2")], "4": [("after+5", "1")]}
+
+
+def test_the_logged_time_stands_where_a_job_depends_on_one_that_never_started(jobs):
+    later = "2024-05-01T10:00:40"
+    frame = jobs(
+        row("1", state="CANCELLED", start="None", nodes="None assigned", end=later),
+        row("2", "sbatch -d afterany:1", eligible=later),
+    )
+    assert frame["eligible"].to_list() == [0, 40]
+
+
+def test_a_job_says_whether_it_may_run_again_or_leaves_it_to_the_site(jobs):
+    frame = jobs(
+        row("1", "sbatch a.sh"), row("2", "sbatch --no-requeue a.sh"), row("3", "sbatch --requeue a.sh"),
+        row("4", "srun hostname"),
+    )  # fmt: skip
+    assert frame["requeue"].to_list() == [None, False, True, False]
+
+
 def test_time_until_a_dependency_is_not_part_of_eligible_but_a_begin_time_is(jobs):
     later = "2024-05-01T10:00:40"
     frame = jobs(

@@ -15,7 +15,7 @@ import pytest
 
 from fleetlab.core import Cluster, Workload
 from fleetlab.core.events import Outage
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Slurm, Weights
+from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Reservation, Slurm, Weights
 from fleetlab.sim.simulate import simulate
 
 AT_ONCE = Slurm(main=MainLoop(delay=0.0), backfill=BackfillLoop(interval=1.0, resolution=1.0), kill_wait=5.0)
@@ -39,7 +39,8 @@ def jobs(*rows, **columns):
     frame = pl.DataFrame(
         {
             "submit": [float(t) for t in submit], "runtime": [float(t) for t in runtime],
-            "gpu_milli": [1000 * g for g in gpus], "limit": 600.0, "cpu_milli": 1000, "distinct_nodes": True, **columns,
+            "gpu_milli": [1000 * g for g in gpus], "distinct_nodes": True,
+            **({"limit": 600.0, "cpu_milli": 1000} | columns),
         }
     )  # fmt: skip
     return Workload.of(frame, source="by hand")
@@ -54,7 +55,7 @@ def about(moment):
     return pytest.approx(moment + LOOK / 2, abs=LOOK / 2 + 0.01)
 
 
-# -- preemption ----------------------------------------------------------------------------------------------------------
+# -- preemption ------------------------------------------------------------------------------------------------------
 
 LOW_AND_HIGH = (Qos("low", preempt_mode="requeue"), Qos("high", priority=10, preempts=("low",)))
 BY_QOS = replace(AT_ONCE, qos=LOW_AND_HIGH, preempt="qos", preempt_mode="requeue")
@@ -230,8 +231,8 @@ def test_a_dependency_that_can_never_be_met_cancels_the_job_or_keeps_it_waiting(
     log = depending(["afterok"], [0], status=["failed", "completed", "completed"])
     assert played(log, nodes(), AT_ONCE)["start"][2] is None
     killing = replace(AT_ONCE, parameters=("kill_invalid_depend",))
-    after = jobs((0, 40, 1), (0, 5, 1), (0, 5, 1), depends_on=[[], [0], [1]], dependency=[[], ["afterok"], ["afterany"]],
-                 status=["failed", "completed", "completed"])  # fmt: skip
+    after = jobs((0, 40, 1), (0, 5, 1), (0, 5, 1), depends_on=[[], [0], [1]],
+                 dependency=[[], ["afterok"], ["afterany"]], status=["failed", "completed", "completed"])  # fmt: skip
     starts = played(after, nodes(), killing)["start"].to_list()
     assert starts[1] is None
     assert starts[2] == about(40)
@@ -248,6 +249,53 @@ def test_parts_of_a_heterogeneous_job_wait_for_each_other():
     starts = played(log, nodes(2), AT_ONCE)["start"].to_list()
     assert starts[1] == starts[2]
     assert starts[1] == about(30)
+
+
+# -- reservations ----------------------------------------------------------------------------------------------------
+
+
+def reserving(*spans, flags=()):
+    return replace(AT_ONCE, reservations=tuple(Reservation("r", *span, ("n0",), flags=flags) for span in spans))
+
+
+def test_jobs_of_a_flexible_reservation_may_start_before_it_and_on_other_nodes():
+    log = jobs((0, 20, 8), (0, 20, 8), reservation="r")
+    assert played(log, nodes(2), reserving((1000.0, 2000.0), flags=("FLEX",)))["start"].max() <= LOOK
+    kept = played(log, nodes(2), reserving((1000.0, 2000.0)))["start"].sort()
+    assert kept.to_list() == [about(1000), about(1020)]
+
+
+def test_jobs_of_a_reservation_wait_for_the_next_of_its_times():
+    log = jobs((0, 20, 1), (250, 20, 1), reservation="r")
+    site = reserving((0.0, 200.0), (1000.0, 2000.0))
+    assert played(log, nodes(), site)["start"].to_list() == [about(0), about(1000)]
+
+
+def test_a_daily_reservation_keeps_its_nodes_the_next_day_too():
+    log = jobs((0, 20, 1), (86_400 + 150, 20, 1))
+    site = reserving((100.0, 2000.0), flags=("DAILY", "MAINT"))
+    assert played(log, nodes(), site)["start"][1] == about(86_400 + 2000)
+
+
+# -- the loops -------------------------------------------------------------------------------------------------------
+
+
+def test_the_main_loop_waits_for_nodes_that_complete():
+    """The first job ends at 50 and its epilog at 60; the second would fit on the other node at 51."""
+    log = jobs((0, 50, 8), (51, 20, 8), (52, 1, 0))
+    site = replace(AT_ONCE, backfill=BackfillLoop(on=False), epilog=10.0)
+    assert played(log, nodes(2), site)["start"][1] == about(51)
+    assert played(log, nodes(2), replace(site, complete_wait=30.0))["start"][1] == about(60)
+
+
+def test_a_cycle_of_backfill_tests_so_many_jobs_of_a_user_in_a_partition():
+    log = jobs((0, 500, 4), (5, 20, 8), *[(10, 20, 1)] * 3, user="ann", limit=[600.0, 600.0, 60.0, 60.0, 60.0])
+    site = replace(AT_ONCE, backfill=BackfillLoop(interval=30.0, resolution=1.0))
+    assert len(set(played(log, nodes(), site)["start"].to_list()[2:])) == 1
+    few = replace(site, backfill=replace(site.backfill, max_jobs_user_partition=2))  # the large one and one more
+    starts = sorted(played(log, nodes(), few)["start"].to_list()[2:])
+    assert starts[1] - starts[0] == pytest.approx(30, abs=1)
+    assert starts[2] - starts[1] == pytest.approx(30, abs=1)
 
 
 # -- compiled against plain ------------------------------------------------------------------------------------------

@@ -57,10 +57,12 @@ class Rules(NamedTuple):
     partition_of: Ints  # those that a job names and that take it
     several: Ints  # [jobs]: it names more than one
     in_partition: Ints  # [partitions, nodes]
-    reservation: Ints  # [jobs]: of its own; -1: none
+    reservation: Ints  # [jobs]: the group of its own; -1: none
     limit: Floats  # [jobs]: time limit, s
     kept_begin: Floats  # [reservations]
     kept_end: Floats
+    kept_group: Ints  # [reservations]: those of one name
+    flex: Ints  # [reservations]: jobs may start before it, and on other nodes too
     reserved: Ints  # [reservations, nodes]
     marks: Floats  # when an advance reservation begins to keep nodes from some job, or ceases to
     epilog: float  # s
@@ -115,20 +117,39 @@ def rule_of(rules: Rules, t: int, now: float) -> int:
         return BY_LIMIT
     if at_limit(rules, t):
         return BY_LIMIT
-    r = rules.reservation[t]
-    if r >= 0 and not rules.kept_begin[r] <= now < rules.kept_end[r]:
+    if rules.reservation[t] >= 0 and not has_begun(rules, rules.reservation[t], now):
         return BY_ADVANCE
     return OPEN
+
+
+@inner
+def has_begun(rules: Rules, group: int, now: float) -> bool:
+    """Return whether jobs of an advance reservation may start: it has begun, or is flexible, and has not ended."""
+    for r in range(len(rules.kept_begin)):
+        mine = rules.kept_group[r] == group and now < rules.kept_end[r]
+        if mine and (rules.flex[r] or rules.kept_begin[r] <= now):
+            return True
+    return False
+
+
+@inner
+def is_reserved(rules: Rules, group: int, n: int, now: float) -> bool:
+    """Return whether jobs of an advance reservation may use a node."""
+    for r in range(len(rules.kept_begin)):
+        mine = rules.kept_group[r] == group and now < rules.kept_end[r]
+        if mine and (rules.flex[r] or (rules.kept_begin[r] <= now and rules.reserved[r, n])):
+            return True
+    return False
 
 
 @inner
 def is_kept(rules: Rules, t: int, n: int, now: float) -> bool:
     """Return whether an advance reservation keeps a node from a job until its time limit."""
     for r in range(len(rules.kept_begin)):
-        if r != rules.reservation[t] and rules.reserved[r, n]:
-            # At the instant from which on the job would reach into it, it is kept.
-            if rules.kept_begin[r] <= now + rules.limit[t] and rules.kept_end[r] > now:
-                return True
+        # At the instant from which on the job would reach into it, it is kept.
+        reaches = rules.kept_begin[r] <= now + rules.limit[t] and rules.kept_end[r] > now
+        if reaches and rules.kept_group[r] != rules.reservation[t] and rules.reserved[r, n]:
+            return True
     return False
 
 
@@ -149,7 +170,7 @@ def keeper(rules: Rules, t: int, instances: int, room: Ints, now: float) -> int:
         p, r = rules.partition_of[k], rules.reservation[t]
         every, not_kept, ready = 0, 0, 0
         for n in range(len(room)):
-            if not room[n] or not rules.in_partition[p, n] or (r >= 0 and not rules.reserved[r, n]):
+            if not room[n] or not rules.in_partition[p, n] or (r >= 0 and not is_reserved(rules, r, n, now)):
                 continue
             every += room[n]
             if not is_kept(rules, t, n, now):

@@ -14,7 +14,7 @@ from fleetlab.sim.layout import UNLIMITED, Floats, Record
 from fleetlab.sim.slurm.accounting import Accounting, within_limits
 from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import UNKNOWN_NODES
-from fleetlab.sim.slurm.main_loop import too_early, usable_nodes, without_completing
+from fleetlab.sim.slurm.main_loop import opens_at, usable_nodes, without_completing
 from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
 from fleetlab.sim.slurm.plan import (
     Plan,
@@ -27,7 +27,7 @@ from fleetlab.sim.slurm.plan import (
     reserve,
     span_at,
 )
-from fleetlab.sim.slurm.preemption import preempt_for
+from fleetlab.sim.slurm.preemption import mark_gone, preempt_for, unmark_gone
 from fleetlab.sim.slurm.queue import BY_BACKFILL, build_queue, may_start_task
 from fleetlab.sim.slurm.select import add_by_end, choose, copy_free, look_in, room_up_to, sort_by_end, will_start
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
@@ -44,7 +44,7 @@ def after_reservations(s: Slurm, t: int, time: float, later: float) -> float:
     job = s.jobs[t]
     for r in range(len(s.reservations)):
         kept = s.reservations[r]
-        if r != job.reservation and kept.begin < time + job.limit and kept.end > time:
+        if kept.group != job.reservation and kept.begin < time + job.limit and kept.end > time:
             later = kept.end + 1.0 if later == 0.0 else min(later, kept.end + 1.0)
     return later
 
@@ -75,12 +75,21 @@ def completes(s: Slurm, nodes: int) -> bool:
 def expected(s: Slurm, settings: Settings, t: int, p: int, begin: float, running: int) -> float:
     """Return when a job can start on the nodes in `current`, -1: not at all; at once where it preempts others."""
     over_time = settings.over_time if s.parts[p].over_time < 0 else s.parts[p].over_time
-    when = will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
-    if when > s.clock.second and begin <= s.clock.second and settings.preempt != NO_PREEMPTION:
-        if preempt_for(s, settings, t, p, s.current, 1):
+    count = 0
+    if settings.preempt != NO_PREEMPTION and not choose(s, t, s.current, s.free, settings.least_loaded):
+        if begin <= s.clock.second and preempt_for(s, settings, t, p, s.current, 1):
             return s.clock.second
-        will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
+        count = mark_gone(s, settings, t, p)
+    when = will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
+    unmark_gone(s, count)
     return max(when, begin) if when >= 0 else when
+
+
+@inner
+def may_skip_tries(s: Slurm, settings: Settings, t: int) -> bool:
+    """Return whether it is known from the room on nodes when a job may start: nobody is preempted or shares CPUs."""
+    job = s.jobs[t]
+    return job.gang < 0 and job.whole == job.exclusive and settings.preempt == NO_PREEMPTION and not len(s.free.cores)
 
 
 @inner
@@ -94,13 +103,13 @@ def try_job(
     least = job.instances if job.distinct else 1
     begin, before = now, job.planned
     if job.reservation >= 0:
-        if too_early(s, t) and s.clock.now >= s.reservations[job.reservation].end:
+        begin = opens_at(s, job.reservation, now)
+        if begin == np.inf:
             return NO_START
-        begin = max(begin, s.reservations[job.reservation].begin)
     begin = max(begin, gang_time(s, t, gang_start))
     if begin > now + settings.window:
         return NO_START
-    span, when, may_skip = 0, -1.0, job.gang < 0 and job.whole == job.exclusive and not len(s.free.cores)
+    span, when, may_skip = 0, -1.0, may_skip_tries(s, settings, t)
     plan.tried[0] = -1  # no set
     for _ in range(TRIES):
         usable_set(s, t, p, begin, plan.up, plan.usable)
@@ -112,7 +121,7 @@ def try_job(
             plan.tried[0] = -1
         elif same_set(plan.current, plan.tried) and begin > now:
             when = max(when, begin) if when >= 0 else when  # as before, on the same nodes
-        elif may_skip and later and (begin > now or settings.preempt == NO_PREEMPTION) and is_too_early(
+        elif may_skip and later and is_too_early(
             s, plan, t, later, least, running
         ):  # fmt: skip
             when = -1.0  # or after `later`, which is the same
@@ -206,6 +215,7 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
     rejected, rejected_part, tasks, task_array = -1, -1, 0, -1
     of_part, of_user = np.zeros(len(s.parts), np.int64), s.of_user
     of_user[:] = 0
+    of_account = np.zeros(int(acct.association.max()) + 2, np.int64)
     for k in range(count):
         t, p = s.queue_job[k], s.queue_part[k]
         job = s.jobs[t]
@@ -228,10 +238,15 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
                 continue
             rejected, rejected_part = job.array, p
         of_part[p] += 1
-        of_user[job.user] += 1
+        of_user[p, job.user] += 1
+        of_account[acct.association[t] + 1] += 1
         if settings.max_jobs_partition and of_part[p] > settings.max_jobs_partition:
             continue
-        if settings.max_jobs_user and of_user[job.user] > settings.max_jobs_user:
+        if settings.max_jobs_user and of_user[:, job.user].sum() > settings.max_jobs_user:
+            continue
+        if settings.max_jobs_user_partition and of_user[p, job.user] > settings.max_jobs_user_partition:
+            continue
+        if settings.max_jobs_account and of_account[acct.association[t] + 1] > settings.max_jobs_account:
             continue
         no_reserve = (
             (settings.min_priority_reserve > 0 and job.priority < settings.min_priority_reserve)

@@ -19,12 +19,14 @@ ALONE, ONE_ROW, SHARED = range(3)  # what a job asks of its nodes
 
 @inner
 def count_bits(bits: int) -> int:
-    """Return how many bits are set."""
-    count = 0
-    while bits:
-        bits &= bits - 1
-        count += 1
-    return count
+    """Return how many bits are set: by pairs, fours and bytes, which are then added."""
+    bits -= (bits >> 1) & 0x5555555555555555
+    bits = (bits & 0x3333333333333333) + ((bits >> 2) & 0x3333333333333333)
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F0F0F0F0F
+    bits += bits >> 8
+    bits += bits >> 16
+    bits += bits >> 32
+    return bits & 0x7F
 
 
 @inner

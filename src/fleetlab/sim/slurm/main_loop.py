@@ -29,27 +29,48 @@ def usable_nodes(s: Slurm, t: int, p: int, time: float, into: Ints) -> int:
         into[n] = s.in_partition[p, n] and s.allowed[job.request, n] and node.up and not node.drained
         for r in range(len(s.reservations)):
             kept = s.reservations[r]
-            if into[n] and s.reserved[r, n] and r != job.reservation:
+            if into[n] and s.reserved[r, n] and kept.group != job.reservation:
                 into[n] = not (kept.begin < time + job.limit and kept.end > time)
         if into[n] and job.reservation >= 0:
-            into[n] = s.reserved[job.reservation, n]
+            into[n] = is_reserved_for(s, job.reservation, n, time)
         count += into[n]
     return count
 
 
 @inner
+def is_reserved_for(s: Slurm, group: int, n: int, time: float) -> bool:
+    """Return whether jobs of a reservation may use a node at a time."""
+    for r in range(len(s.reservations)):
+        kept = s.reservations[r]
+        if kept.group == group and time < kept.end and (kept.flex or (s.reserved[r, n] and kept.begin <= time)):
+            return True
+    return False
+
+
+@inner
+def opens_at(s: Slurm, group: int, time: float) -> float:
+    """Return from when on after a time jobs of a reservation may start, inf: it is over."""
+    first = np.inf
+    for r in range(len(s.reservations)):
+        kept = s.reservations[r]
+        if kept.group == group and time < kept.end:
+            first = min(first, time if kept.flex else max(time, kept.begin))
+    return first
+
+
+@inner
 def without_completing(s: Slurm, usable: Ints) -> None:
-    """Leave out nodes on which an epilog runs, and those given to one job alone."""
+    """Leave out nodes on which an epilog runs."""
     for n in range(len(s.nodes)):
-        if s.nodes[n].completing or s.nodes[n].exclusive:
+        if s.nodes[n].completing:
             usable[n] = 0
 
 
 @inner
 def too_early(s: Slurm, t: int) -> bool:
     """Return whether the reservation of a job has not begun, or has ended."""
-    r = s.jobs[t].reservation
-    return r >= 0 and not s.reservations[r].begin <= s.clock.now < s.reservations[r].end
+    group = s.jobs[t].reservation
+    return group >= 0 and opens_at(s, group, s.clock.now) > s.clock.now
 
 
 @inner_loop
@@ -59,6 +80,7 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
     failed, tried = np.zeros(len(s.parts), np.int64), np.zeros(len(s.parts), np.int64)
     available = np.ones(len(s.nodes), np.int64)
     rejected, rejected_part, depth, started = -1, -1, 0, 0
+    wait_for_completing(s, settings, failed, available)
     for k in range(count):
         t, p = s.queue_job[k], s.queue_part[k]
         job = s.jobs[t]
@@ -110,6 +132,19 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
         if job.reservation < 0 and blocks(s, settings, t):
             fail(s, p, failed, available)
     return started
+
+
+@inner
+def wait_for_completing(s: Slurm, settings: Settings, failed: Ints, available: Ints) -> None:
+    """Start nothing in partitions of which a node completes, for so long as CompleteWait says."""
+    if settings.complete_wait <= 0:
+        return
+    for n in range(len(s.nodes)):
+        node = s.nodes[n]
+        if node.completing and s.clock.second - node.completes <= settings.complete_wait:
+            for p in range(len(s.parts)):
+                if s.in_partition[p, n]:
+                    fail(s, p, failed, available)
 
 
 @inner

@@ -79,12 +79,23 @@ def usable_set(s: Slurm, t: int, p: int, time: float, up: Ints, into: Ints) -> N
         into[w] = up[w] & s.partition_set[p, w] & s.allowed_set[job.request, w]
     for r in range(len(s.reservations)):
         kept = s.reservations[r]
-        if r == job.reservation:
-            for w in range(len(into)):
-                into[w] &= s.reserved_set[r, w]
-        elif kept.begin < time + job.limit and kept.end > time:
+        if kept.group != job.reservation and kept.begin < time + job.limit and kept.end > time:
             for w in range(len(into)):
                 into[w] &= ~s.reserved_set[r, w]
+    if job.reservation >= 0:
+        keep_reserved(s, job.reservation, time, into)
+
+
+@inner
+def keep_reserved(s: Slurm, group: int, time: float, into: Ints) -> None:
+    """Leave the nodes that jobs of a reservation may use at a time."""
+    for w in range(len(into)):
+        bits = 0
+        for r in range(len(s.reservations)):
+            kept = s.reservations[r]
+            if kept.group == group and time < kept.end and (kept.flex or kept.begin <= time):
+                bits |= into[w] if kept.flex else s.reserved_set[r, w]
+        into[w] &= bits
 
 
 @inner

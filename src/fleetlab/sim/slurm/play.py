@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Progress
 from fleetlab.core.events import Elastic, Event, Spot
-from fleetlab.core.slurm import Partition
+from fleetlab.core.slurm import DAY, Partition
 from fleetlab.core.slurm import Slurm as Site
 from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
@@ -28,7 +28,9 @@ from fleetlab.sim.slurm.node_sets import pack
 from fleetlab.sim.slurm.partition_access import open_partitions, refused_at_submission
 from fleetlab.sim.slurm.plan import READY_ROWS
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
+from fleetlab.sim.slurm.preemption_tables import MODES, exempt_times, grace_times, modes, preempts, ranks, weights
 from fleetlab.sim.slurm.queue import CHECK_PERIOD
+from fleetlab.sim.slurm.reservation_tables import occurrences, reservation_of, reservation_table, reserved_nodes
 from fleetlab.sim.slurm.rule_tables import rules_of
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
@@ -37,8 +39,6 @@ from fleetlab.sim.world import World
 MOST_DRAWS, WORK = 9, 20_000  # orders within a second that are played: of so many jobs in all
 OVERHEAD = 0.05, 0.3  # s that a job takes longer than its work, to be launched and cleaned up
 LOOKS = 20_000  # of the compiled loop between two reports of progress
-MODES = {None: state.OFF, "off": state.OFF, "requeue": state.REQUEUE, "cancel": state.CANCEL, "suspend": state.SUSPEND}
-MOST_WEIGHT = 0xFFFF  # of a class of service, when jobs to preempt are chosen
 ALL = "all"  # the partition of a cluster that names none
 DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition without one: a year, as Slurm counts
 
@@ -177,11 +177,12 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
     arrays = int(jobs.array.max(initial=-1)) + 1
     cpu, memory = (np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory"))
     rows = _rows(parts, site)
+    kept = occurrences(site.reservations, float(world.submitted.max(initial=0.0)) + DAY)
     words = -(-int(cpu.max(initial=0)) // (WORD * MILLI)) if len(rows) else 0
     room = Free(cpu, memory, _gpus(world), _ints(len(rows), nodes, words), _ints(nodes), _ints(nodes))
     allowed, jobs["request"] = _allowed(world)
     jobs["shape_id"], shapes = _shapes(jobs)
-    inside, reserved = _in_partition(cluster, parts), _reserved(site, cluster)
+    inside, reserved = _in_partition(cluster, parts), reserved_nodes(kept, cluster)
     outages = outages or Outages(np.zeros(0), _ints(0), _ints(0))
     times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
     again = site.preempt != "none" or len(outages.time) > 0
@@ -196,9 +197,8 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         partition_of=named, entry_open=open_partitions(world, site, jobs, parts, named), parent_of=parents,
         rule_of=rules, delay_of=delays,
         in_partition=inside, allowed=allowed, partition_set=pack(inside), allowed_set=pack(allowed),
-        reservations=table(len(site.reservations), state.RESERVATION,
-                           begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
-        reserved=reserved, reserved_set=pack(reserved), of_user=_ints(int(jobs.user.max(initial=0)) + 1),
+        reservations=reservation_table(kept, site), reserved=reserved, reserved_set=pack(reserved),
+        of_user=_ints(len(parts), int(jobs.user.max(initial=0)) + 1),
         array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
         pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
         slot_gpus=_ints(slots), slot_cores=_ints(slots if words else 0, words), row_part=rows,
@@ -208,9 +208,10 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
         queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
         by_end=_ints(count), event_keys=np.zeros(times * (2 * count + slots) + 64),
-        events=_ints(times * (2 * count + slots) + 64), preempts=_preempts(site), qos_mode=_modes(site),
-        qos_rank=_ranks(site), qos_weight=_weights(site), qos_grace=np.array([*(q.grace for q in site.qos), 0.0]),
-        qos_exempt=_exempt(site), outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
+        events=_ints(times * (2 * count + slots) + 64), preempts=preempts(site), qos_mode=modes(site),
+        qos_rank=ranks(site), qos_weight=weights(site), qos_grace=grace_times(site),
+        qos_exempt=exempt_times(site),
+        outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
         victims=_ints(count), victim_nodes=_ints(count), target=_ints(nodes),
         runs=table(times * count if again else 0, RUN),
         entries=_ints(times * slots if again else 0, 2),
@@ -237,7 +238,7 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         first_partition=first[:-1], partitions=np.diff(first), user=world.user,
         qos=[qos.get(name, qos.get("normal", -1)) for name in frame["qos"].cast(pl.String).to_list()],
         array=_codes(frame["array"]), array_limit=frame["array_limit"].to_numpy(), gang=_codes(frame["gang"]),
-        reservation=_reservations(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
+        reservation=reservation_of(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, first_eligible=np.inf,
         runtime=np.ceil(world.to_end), limit=limit, tolerance=_tolerance(frame, site),
@@ -274,11 +275,6 @@ def _codes(column: pl.Series) -> Ints:
     """Number the values from 0 on; null is -1."""
     ranks = column.rank("dense").to_numpy()
     return np.where(np.isnan(ranks.astype(np.float64)), 0, ranks).astype(np.int64) - 1
-
-
-def _reservations(frame: pl.DataFrame, site: Site) -> Ints:
-    places = {r.name: k for k, r in enumerate(site.reservations)}
-    return np.array([places.get(name or "", -1) for name in frame["reservation"].to_list()], dtype=np.int64)
 
 
 def _parents(world: World) -> tuple[Ints, Ints, Floats]:
@@ -344,44 +340,6 @@ def _in_partition(cluster: Cluster, parts: list[Partition]) -> Ints:
     lists = cluster.frame["partitions"].to_list()
     member = [[int(not any(lists) or part.name in given) for given in lists] for part in parts]
     return np.array(member, dtype=np.int64).reshape(len(parts), len(lists))
-
-
-def _reserved(site: Site, cluster: Cluster) -> Ints:
-    names = cluster.frame["node"].to_list()
-    kept = [[int(name in r.nodes) for name in names] for r in site.reservations]
-    return np.array(kept, dtype=np.int64).reshape(len(kept), len(names))
-
-
-def _preempts(site: Site) -> Ints:
-    names = [q.name for q in site.qos]
-    within = [state.WITHIN if q.within or site.within else 0 for q in site.qos]
-    table_ = [[within[k] if q.name == other else int(other in q.preempts) for other in names]
-              for k, q in enumerate(site.qos)]  # fmt: skip
-    return np.array(table_, dtype=np.int64).reshape(len(names), len(names))
-
-
-def _modes(site: Site) -> Ints:
-    modes = [MODES[site.preempt_mode if q.preempt_mode in (None, "cluster") else q.preempt_mode] for q in site.qos]
-    return np.array([*modes, MODES[site.preempt_mode]], dtype=np.int64)  # the last: of jobs without one
-
-
-def _ranks(site: Site) -> Ints:
-    """Return how deep each class of service is below those that preempt it."""
-    below = {q.name: {other.name for other in site.qos if q.name in other.preempts} for q in site.qos}
-    rank = dict.fromkeys(below, 0)
-    for _ in site.qos:
-        rank = {name: max([0, *(rank[other] + 1 for other in above if other in rank)]) for name, above in below.items()}
-        rank = {name: min(value, len(rank)) for name, value in rank.items()}
-    return np.array([*rank.values(), 0], dtype=np.int64)
-
-
-def _weights(site: Site) -> Ints:
-    return np.array([*(min(q.priority, MOST_WEIGHT) for q in site.qos), 0], dtype=np.int64)
-
-
-def _exempt(site: Site) -> Floats:
-    """Return how long jobs of a class are not preempted: its own time before the cluster's."""
-    return np.array([*(site.exempt if q.exempt is None else q.exempt for q in site.qos), site.exempt])
 
 
 def _ints(*shape: int) -> Ints:

@@ -169,6 +169,22 @@ def preempt_for(s: Slurm, settings: Settings, t: int, p: int, usable: Ints, at_o
 
 
 @inner
+def mark_gone(s: Slurm, settings: Settings, t: int, p: int) -> int:
+    """Mark the jobs that a pending one may preempt, and return how many: plans are made without them."""
+    count = list_victims(s, settings, t, p)
+    for k in range(count):
+        s.jobs[s.victims[k]].gone = 1
+    return count
+
+
+@inner
+def unmark_gone(s: Slurm, count: int) -> None:
+    """Take those marks away."""
+    for k in range(count):
+        s.jobs[s.victims[k]].gone = 0
+
+
+@inner
 def put_off(s: Slurm, settings: Settings, t: int) -> None:
     """Tell a running job to go, or end it where its grace is over or it has none."""
     job = s.jobs[t]

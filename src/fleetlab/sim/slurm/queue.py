@@ -241,7 +241,7 @@ def release(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
         n = s.slot_node[k]
         s.gpu_used[n] &= ~s.slot_gpus[k]
         if settings.epilog > 0:
-            s.nodes[n].completing += 1
+            s.nodes[n].completing, s.nodes[n].completes = s.nodes[n].completing + 1, s.clock.second
             add_event(s, now + settings.epilog, EPILOG, n)
     remove(s.running, s.clock.running, t)
     s.clock.running -= 1

@@ -281,7 +281,8 @@ def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, o
     """Return when a job can start on these nodes if no other comes, -1: not at all; its nodes are in `chosen`.
 
     `by_end` lists the running jobs by expected end. Those that end close together are removed together: within 30 s of
-    the first, then 60 s, then 120 s. So a start may be planned later than necessary, as Slurm does.
+    the first, then 60 s, then 120 s. So a start may be planned later than necessary, as Slurm does. Jobs that this one
+    may preempt are marked as `gone`: they are not waited for.
     """
     job = s.jobs[t]
     room = find_room(s, job, usable, s.free)
@@ -289,13 +290,23 @@ def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, o
     if s.sets[0, 0]:
         return s.clock.second
     copy_free(s)
+    gone = 0
+    for k in range(running):
+        if s.jobs[s.by_end[k]].gone and overlaps(s, s.by_end[k], usable):
+            give_back(s, s.by_end[k], s.then, 1)
+            gone += 1
+    if gone:
+        room = find_room(s, job, usable, s.then)
+        s.sets[0, 0] = choose_from(room, s, t, usable, s.then, lln)
+        if s.sets[0, 0]:
+            return s.clock.second
     k, window, barrier = 0, GROUP, 0.0
     while k < running:
         removed, last, more = 0, -1, False
         while k < running:
             other = s.by_end[k]
             k += 1
-            if not overlaps(s, other, usable):
+            if s.jobs[other].gone or not overlaps(s, other, usable):
                 continue
             end = s.jobs[other].expected_end
             if barrier == 0.0:

@@ -14,7 +14,7 @@ FUTURE, PENDING, RUNNING, DONE, DROPPED = range(5)  # state of a job; dropped: c
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
-    " refused times_out timed_out started_by preempting may_requeue any_parent whole row turn suspended checked"
+    " refused times_out timed_out started_by preempting may_requeue any_parent whole row turn suspended checked gone"
     " shape_id submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
     " first_start:f preempted_at:f grace_end:f preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f"
     " suspended_at:f left:f passed:f tested:f looked:f limited_since:f limited_until:f"
@@ -29,16 +29,17 @@ JOB = record(
 #   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
 #   jobs that it preempted, since preempts_since; preempted_at: when it was told to go, -1: it was not; grace_end: until
 #   when it may stay; whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`;
+#   gone: a plan is made without it;
 #   for the wait ledger: passed, tested: when the main loop passed it over
 #   for a job ahead of it, and when backfill last left it waiting; looked: which of the two counts, as it starts;
 #   limited_since, limited_until: when a loop first and last found it at a limit on minutes
 
-NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
-#   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
-#   rows of `first_gpu` for the GPUs that a job was given
+NODE = record("cpu memory gpus weight up drained completing completes:f")
+#   completing: jobs whose epilog runs there, which keeps all others off; since `completes`
 
 PARTITION = record("tier up grace preempt_mode qos factor:f max_time:f over_time:f exclusive sharing")
-RESERVATION = record("begin:f end:f ignore_jobs")
+RESERVATION = record("begin:f end:f group flex")
+#   group: of one name, which may come several times; flex: its jobs may start before it, and on other nodes too
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
@@ -131,7 +132,7 @@ class Slurm(NamedTuple):
     partition_set: Ints  # [partitions, words]: the same as sets of nodes, see `node_sets`
     allowed_set: Ints  # [requests, words]
     reserved_set: Ints  # [reservations, words]
-    of_user: Ints  # [users]: scratch: jobs that a cycle of backfill has looked at
+    of_user: Ints  # [partitions, users]: scratch: jobs tested in a cycle
     array_running: Ints  # [arrays]
     gang_first: Ints  # [gangs + 1]
     gang_jobs: Ints
