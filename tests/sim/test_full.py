@@ -625,15 +625,18 @@ pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
 speeds = speeds_of(Speed.default(), 'time-slicing', w)
 quota = JobQueues(quota=dict.fromkeys(w.users, 20))
-tree = Queues.of({'column': 'user', 'reclaim': 'any', 'within': 'newer', 'share': 'used', 'queue': [{'name': 'all'}] + [
-    {'name': u, 'parent': 'all', 'guaranteed': {'gpu': 1 + k}, 'per_user': {'minutes': {'gpu': 9000}}}
-    for k, u in enumerate(w.users[:9])]})
+few = fleetlab.Cluster.of(c.frame[::4], source='fewer')
+narrow = world(t.workload, few, estimate='group')
+users = sorted(narrow.users, key=lambda u: -int((narrow.user == narrow.users.index(u)).sum()))[:6]
+tree = Queues.of({'column': 'user', 'reclaim': 'any', 'within': 'newer', 'share': 'used', 'queue': [
+    {'name': 'all', 'guaranteed': {'gpu': 64}}] + [
+    {'name': u, 'parent': 'all', 'guaranteed': {'gpu': 1 + 4 * k}, 'per_user': {'minutes': {'gpu': 9000}}}
+    for k, u in enumerate(users)]})
 saves = Recovery(600, 10, 30)
 runs = [
     play(w, order='las', preempt=True, events=events, cluster=c, speeds=speeds, queues=quota, recovery=saves, seed=1),
     play(w, order='fair', backfill='conservative', placement='fgd', events=events, cluster=c, speeds=speeds, seed=2),
     play(w, order='sjf', backfill='easy', placement='random', queues=quota, seed=3),
-    play(w, queues=JobQueues(tree, cluster=c), events=events, cluster=c, recovery=saves, seed=1),
     play(w, backfill='easy'),
     play(known, order='sjf', backfill='conservative'),
     quick.play(w, order='fifo', backfill='easy', placement='best_fit'),
@@ -641,8 +644,11 @@ runs = [
     play(w, order='server_filling_srpt', placement='worst_fit', recovery=saves),
     play(w, order='aging', backfill='none', placement='gpu_packing'),
 ]
+queues = play(narrow, queues=JobQueues(tree, cluster=few), recovery=saves, seed=1)
+assert queues.preemptions.sum() > 9
 names = ('start', 'end', 'where', 'lost')
-said = [[np.nan_to_num(getattr(r, n), nan=-1).tolist() for n in names] for r in runs]
+said = [[np.nan_to_num(getattr(r, n), nan=-1).tolist() for n in names] for r in [*runs, queues]]
+said += [[ledger(narrow, queues).tolist(), holders(narrow, queues).seconds.tolist()]]
 said += [[ledger(w, r).tolist(), holders(w, r).seconds.tolist()] for r in runs]
 print(json.dumps(said))
 """
