@@ -34,6 +34,7 @@ KEYS: dict[str, Form] = {
     "AccountingStorageEnforce": ANY,
     "CompleteWait": TIME,
     "DependencyParameters": ANY,
+    "EnforcePartLimits": Form(r"no|any|all|yes|true|false", "NO, ANY or ALL"),
     "KillWait": TIME,
     "OverTimeLimit": TIME,
     "PreemptExemptTime": TIME,
