@@ -177,3 +177,8 @@ def test_a_file_that_is_not_there_or_says_nothing(tmp_path):
     (tmp_path / "empty.conf").write_text("# nothing\n")
     with pytest.raises(TraceError, match=r"no line of slurm\.conf"):
         change_conf(SITE, CLUSTER, tmp_path / "empty.conf")
+
+
+@pytest.mark.parametrize(("word", "which"), [("NO", "no"), ("YES", "all"), ("ANY", "any")])
+def test_limits_of_partitions_are_enforced_for_none_any_or_all_of_them(word, which):
+    assert change(f"EnforcePartLimits={word}").slurm.enforce_partitions == which

@@ -35,6 +35,7 @@ KEYS: dict[str, Form] = {
     "CompleteWait": TIME,
     "DependencyParameters": ANY,
     "JobRequeue": YES,
+    "EnforcePartLimits": Form(r"no|any|all|yes|true|false", "NO, ANY or ALL"),
     "KillWait": TIME,
     "OverTimeLimit": TIME,
     "PreemptExemptTime": TIME,
