@@ -31,7 +31,7 @@ def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accou
     factor = np.array([*(q.usage_factor for q in site.qos), 1.0])
     return Accounting(
         groups=groups_of(world, site, s, resources, cluster.frame["gpu_type"].to_list()),
-        multifactor=int(site.priority.multifactor), period=max(1.0, site.priority.calc_period),
+        multifactor=int(site.priority.multifactor), period=max(1.0, float(site.priority.calc_period)),
         always=int("ACCRUE_ALWAYS" in {flag.upper() for flag in site.priority.flags}),
         pass_at=_passes(site, s), lowest=np.array([FIRST_BASIC], dtype=np.int64),
         associations=associations, usage=new_usage(associations, site.qos, len(resources), usage_of(site.queues)),

@@ -30,7 +30,7 @@ from fleetlab.sim.slurm.plan import (
 from fleetlab.sim.slurm.preemption import mark_gone, preempt_for, unmark_gone
 from fleetlab.sim.slurm.queue import BY_BACKFILL, build_queue, may_start_task
 from fleetlab.sim.slurm.select import add_by_end, choose, copy_free, look_in, room_up_to, sort_by_end, will_start
-from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
+from fleetlab.sim.slurm.state import FUTURE, NO_PREEMPTION, PENDING, Settings, Slurm
 
 YEAR = 365 * 86_400.0
 TRIES = 10_000  # of one job in one cycle
@@ -282,15 +282,22 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
 
 @inner_loop
 def start_gangs(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats) -> None:
-    """Start the gangs of which every part can start now."""
+    """Start the gangs of which every part can start now.
+
+    A part that lost its node starts over without those that run or have ended.
+    """
     for g in range(len(s.gang_first) - 1):
-        ready = True
+        ready, waiting = True, 0
         for k in range(s.gang_first[g], s.gang_first[g + 1]):
             t = s.gang_jobs[k]
-            ready = ready and s.jobs[t].state == PENDING and 0.0 < gang_start[t] <= s.clock.second
-        if ready and all_fit(s, settings, acct, g):
+            waits = s.jobs[t].state == PENDING
+            waiting += waits
+            ready = ready and s.jobs[t].state != FUTURE and (not waits or 0.0 < gang_start[t] <= s.clock.second)
+        if ready and waiting and all_fit(s, settings, acct, g):
             for k in range(s.gang_first[g], s.gang_first[g + 1]):
                 t = s.gang_jobs[k]
+                if s.jobs[t].state != PENDING:
+                    continue
                 p = s.partition_of[s.jobs[t].first_partition]
                 usable_nodes(s, t, p, s.clock.now, s.usable)
                 without_completing(s, s.usable)
@@ -304,6 +311,8 @@ def all_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
     for k in range(s.gang_first[g], s.gang_first[g + 1]):
         t = s.gang_jobs[k]
         job = s.jobs[t]
+        if job.state != PENDING:
+            continue
         usable_nodes(s, t, s.partition_of[job.first_partition], s.clock.now, s.usable)
         without_completing(s, s.usable)
         nodes = choose(s, t, s.usable, s.then, settings.least_loaded)
@@ -311,7 +320,7 @@ def all_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
             return False
         for j in range(nodes):
             n = s.chosen[j]
-            s.then.cpu[n] -= s.share[j] * job.cpu
+            s.then.cpu[n] -= s.nodes[n].cpu if job.exclusive else s.share[j] * job.cpu
             s.then.memory[n] -= s.share[j] * job.memory
-            s.then.gpu[n] -= s.share[j] * job.gpus
+            s.then.gpu[n] -= s.nodes[n].gpus if job.exclusive else s.share[j] * job.gpus
     return True

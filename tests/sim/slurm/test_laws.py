@@ -1,0 +1,143 @@
+"""Laws of Slurm's loops: whatever the site's rules, its schedule keeps them."""
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+
+from fleetlab.sim.layout import DONE
+
+from .worlds import ACCOUNT, ALL_QOS, GPUS, OVERLAPPING, QUEUES, moments, runs_of, worlds
+
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+INSIDE = {name: {k for k, names in enumerate(OVERLAPPING) if name in names} for name in "abc"}
+
+
+@QUICK
+@given(worlds())
+def test_no_node_holds_more_than_it_has(small):
+    world, played = small.play()
+    rows, runs = world.frame.to_dicts(), runs_of(world, played)
+    for now in moments(runs):
+        gpus, cpu, alone = np.zeros(4), np.zeros(4), np.zeros(4)
+        for run in runs:
+            if run.begin <= now < run.end:
+                for n in run.nodes:
+                    gpus[n] += rows[run.job]["gpu_milli"] / 1000
+                    cpu[n] += rows[run.job]["cpu_milli"]
+                    alone[n] += 1000 if rows[run.job]["exclusive"] else 1
+        assert gpus.max() <= GPUS
+        assert cpu.max() <= 16_000
+        assert ((alone < 1000) | (alone == 1000)).all()
+
+
+@QUICK
+@given(worlds())
+def test_jobs_run_in_one_of_their_partitions_on_nodes_of_their_type(small):
+    world, played = small.play()
+    rows = world.frame.to_dicts()
+    for run in runs_of(world, played):
+        assert any(set(run.nodes) <= INSIDE[name] for name in rows[run.job]["partitions"])
+        assert not rows[run.job]["gpu_types"] or 3 not in run.nodes
+        assert len(set(run.nodes)) == len(run.nodes)
+
+
+@QUICK
+@given(worlds())
+def test_no_job_starts_before_it_is_submitted_or_what_it_waits_for(small):
+    world, played = small.play()
+    rows = world.frame.to_dicts()
+    place = {row["job"]: k for k, row in enumerate(rows)}
+    for t, row in enumerate(rows):
+        if np.isnan(played.start[t]):
+            continue
+        assert played.start[t] >= row["submit"]
+        for parent, rule in zip(row["depends_on"], row["dependency"], strict=True):
+            k = place[parent]
+            assert played.start[t] >= (played.start[k] if rule == "after" else played.end[k])
+            assert rule not in ("afterok", "afternotok") or (rows[k]["status"] == "failed") == (rule == "afternotok")
+
+
+@QUICK
+@given(worlds())
+def test_limits_hold_at_every_instant(small):
+    world, played = small.play()
+    rows, runs = world.frame.to_dicts(), runs_of(world, played)
+    few = next(q for q in ALL_QOS if q.name == "few")
+    for now in moments(runs):
+        running = [rows[run.job] for run in runs if run.begin <= now < run.end]
+        gpus = lambda jobs: sum(job["gpu_milli"] * job["instances"] for job in jobs) / 1000  # noqa: E731
+        in_few = [job for job in running if job["qos"] == "few"]
+        assert len(in_few) <= few.limits.jobs
+        for user in ACCOUNT:
+            assert gpus([job for job in in_few if job["user"] == user]) <= few.per_user.resources["gpu"]
+        assert gpus([job for job in running if job["queue"] == "vision"]) <= QUEUES["vision"].limits.resources["gpu"]
+        assert sum(job["user"] == "bob" for job in running) <= QUEUES["vision/bob"].limits.jobs
+        assert sum(job["array"] == 1 for job in running) <= 2
+
+
+@QUICK
+@given(worlds(preempts=False))
+def test_a_reservation_keeps_its_nodes(small):
+    world, played = small.play()
+    rows = world.frame.to_dicts()
+    for kept in small.site.reservations:
+        for run in runs_of(world, played):
+            row = rows[run.job]
+            if row["reservation"] == "kept":
+                assert set(run.nodes) == {0}
+                assert kept.begin <= run.begin < kept.end
+            elif 0 in run.nodes:
+                assert run.begin + row["limit"] <= kept.begin or run.begin >= kept.end
+
+
+@QUICK
+@given(worlds(preempts=False))
+def test_nodes_take_no_job_while_an_epilog_runs(small):
+    world, played = small.play()
+    runs = runs_of(world, played)
+    for first in runs:
+        for second in runs:
+            if second.begin >= first.end and set(first.nodes) & set(second.nodes):
+                assert second.begin >= first.end + small.site.epilog
+
+
+@QUICK
+@given(worlds(preempts=False))
+def test_parts_of_a_heterogeneous_job_start_together(small):
+    world, played = small.play()
+    if small.events:  # a part that lost its node starts over alone
+        return
+    mine = played.start[(world.frame["gang"] == 1).fill_null(value=False).to_numpy()]
+    assert len(np.unique(mine)) <= 1
+
+
+@QUICK
+@given(worlds())
+def test_every_job_that_can_run_runs_and_ends(small):
+    """One that waits for what does not happen waits for ever: a parent that ended the other way, or never."""
+    world, played = small.play()
+    rows = world.frame.to_dicts()
+    place = {row["job"]: k for k, row in enumerate(rows)}
+    for t, row in enumerate(rows):
+        never = any(
+            np.isnan(played.end[place[parent]])
+            or (rule == "afterok" and rows[place[parent]]["status"] == "failed")
+            or (rule == "afternotok" and rows[place[parent]]["status"] != "failed")
+            for parent, rule in zip(row["depends_on"], row["dependency"], strict=True)
+        )
+        late = row["reservation"] == "kept"  # it may have come too late for its reservation
+        assert (played.status[t] == DONE) or never or late
+        if played.status[t] == DONE and small.site.preempt_mode != "cancel":
+            assert played.end[t] - runs_last(world, played, t) == row["runtime"]
+
+
+def runs_last(world, played, t):
+    """Return when the last run of a job began."""
+    return max(run.begin for run in runs_of(world, played) if run.job == t)
+
+
+@QUICK
+@given(worlds())
+def test_the_same_seed_gives_the_same_schedule(small):
+    (_, one), (_, other) = small.play(seed=3), small.play(seed=3)
+    assert np.array_equal(one.start, other.start, equal_nan=True)
+    assert np.array_equal(one.where, other.where)
