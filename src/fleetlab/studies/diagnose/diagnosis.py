@@ -142,7 +142,7 @@ def _waiting(
         by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
         frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload)}
     frames["longest waits"] = ledger.longest_waits(waits)[0]
-    if waits["limit"].any():
+    if waits["limit"].sum() > 0:
         frames["at limits"] = ledger.at_limits(waits, workload.frame[waits["job"].to_numpy()])
     if scenario.policy.backfill == "none":
         frames["blocking jobs"] = ledger.blocking_jobs(waits)

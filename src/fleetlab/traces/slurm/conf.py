@@ -32,10 +32,13 @@ from fleetlab.traces.slurm.conf_text import Entry, parse, read_text, shown_block
 from fleetlab.traces.slurm.conf_values import YES, names_of, seconds_of, weights_of, words_of
 from fleetlab.traces.slurm.events import is_events
 from fleetlab.traces.slurm.partitions import expanded, partitions_of, preempt_mode
-from fleetlab.traces.slurm.scheduler_parameters import backfill_loop, left_over, main_loop
+from fleetlab.traces.slurm.scheduler_parameters import backfill_loop, left_over, main_loop, not_numbers
 from fleetlab.traces.slurm.site_text import Site
+from fleetlab.traces.slurm.statistics import cycles_note
 
 COLLECTED = "collected.txt"
+NUMBER = re.compile(r"\d+(\.\d+)?")
+WEIGHTS = ("Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS")
 # What a file is, by how it begins.
 KINDS: dict[str, re.Pattern[str]] = {
     "config": re.compile(r"^Configuration data as of", re.MULTILINE),
@@ -137,8 +140,9 @@ def add_listing(site: Site, kind: str, text: str, name: str) -> None:
         site.events.append(text)
     elif kind == "collected":
         site.collected |= dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
-    if kind != "sdiag":
-        site.files.append(name)
+    elif kind == "sdiag":
+        site.statistics.append(text)
+    site.files.append(name)
 
 
 def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
@@ -190,19 +194,22 @@ def runs_epilog(site: Site) -> bool:
 
 def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
     """Say what was read of a site, and what could not be."""
+    wrong = (*not_numbers(site.values.get("schedulerparameters", "")), *_wrong_weights(site.values))
     notes = {
         f"the site's Slurm is read from: {', '.join(sorted(site.all_files))}": True,
         f"files that the configuration includes are missing: {', '.join(site.conf.missing)}": site.conf.missing,
         f"the site runs an epilog: nodes take {slurm.epilog:g} s after a job before the next starts there, by the log":
             runs_epilog(site),
         f"settings of the scheduler that are kept and not used: {', '.join(slurm.parameters)}": slurm.parameters,
+        f"settings that are not numbers, their defaults hold: {', '.join(wrong)}": wrong,
         "no partition is configured: a job may use any node": not slurm.partitions,
         "jobs are ordered by fair share, but no file has the accounts: `sacctmgr show assoc -P`":
             slurm.priority.weights.fair_share and not slurm.queues,
         "jobs are ordered by QOS, but no file has these: `sacctmgr show qos -P`":
             slurm.priority.weights.qos and not slurm.qos,
     }  # fmt: skip
-    return tuple(note for note, holds in notes.items() if holds)
+    cycles = (cycles_note(text) for text in site.statistics)
+    return (*(note for note, holds in notes.items() if holds), *(note for note in cycles if note))
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------
@@ -229,10 +236,16 @@ def _select(site: Site, values: Mapping[str, str]) -> str:
     return values.get("selecttype", f"select/{default}").removeprefix("select/")
 
 
+def _wrong_weights(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the weights of priorities that are not numbers."""
+    given = {f"PriorityWeight{key}": values.get(f"priorityweight{key.lower()}", "") for key in WEIGHTS}
+    return tuple(f"{name}={text}" for name, text in given.items() if text and not NUMBER.fullmatch(text))
+
+
 def _priority(values: Mapping[str, str]) -> Priority:
     def number(key: str) -> float:
         text = values.get(f"priorityweight{key}", "") or "0"
-        return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0
+        return float(text) if NUMBER.fullmatch(text) else 0.0
 
     tres = values.get("priorityweighttres", "")
     weights = Weights(

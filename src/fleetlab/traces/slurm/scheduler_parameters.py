@@ -75,6 +75,17 @@ def left_over(text: str) -> tuple[str, ...]:
     return tuple(f"{k}={v}" if v else k for k, v in settings(text).items() if k not in known)
 
 
+def not_numbers(text: str) -> tuple[str, ...]:
+    """Return the entries that should be numbers and are not: their defaults hold.
+
+    >>> not_numbers("bf_interval=soon,bf_window=60,defer")
+    ('bf_interval=soon',)
+    """
+    given = settings(text)
+    wrong = (name for name in (*MAIN, *BACKFILL) if name in given and not given[name].isdigit())
+    return tuple(f"{name}={given[name]}" for name in wrong if (name, given[name]) != ("bf_interval", "-1"))
+
+
 def _numbers(given: Mapping[str, str], fields: Mapping[str, tuple[str, float]]) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     for name, (field, times) in fields.items():

@@ -21,6 +21,7 @@ class Site:
     shares: list[Account] = field(default_factory=list)
     qos: list[Qos] = field(default_factory=list)
     events: list[str] = field(default_factory=list)  # lists of what happened to nodes, as text
+    statistics: list[str] = field(default_factory=list)  # what sdiag printed
     collected: Entry = field(default_factory=dict)  # zone and since, as the collecting script wrote them
     files: list[str] = field(default_factory=list)
 
