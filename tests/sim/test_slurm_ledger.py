@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -241,7 +240,11 @@ def read_again(result, site, closed, blocked):
         for j, first, eligible, since, last in waits:
             if first <= begin < last:
                 job = world.frame.row(j, named=True)
-                why = "not_eligible" if begin < eligible else moment.reason(job, "scheduler" if begin >= since else blocked)
+                why = (
+                    "not_eligible"
+                    if begin < eligible
+                    else moment.reason(job, "scheduler" if begin >= since else blocked)
+                )
                 seconds[j, REASONS.index(why)] += end - begin
     return seconds[world.measured]
 
