@@ -136,8 +136,8 @@ INDEX_GROUP = record(
 # -- the reference loop: see `reference` -----------------------------------------------------------------------------
 
 JOB = record(
-    "shape_id instances group user first_instance learner speed_class status slot next previous preemptions failures"
-    " gpu_milli submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
+    "shape_id instances group user account first_instance learner speed_class status slot next previous preemptions"
+    " failures gpu_milli submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
     " expected_end:f lost:f ran:f planned:f"
 )
 #   slot: in the list of running jobs; next, previous: waiting jobs of its group; work: seconds not done when this run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numba.experimental.function_type  # noqa: F401  teaches numba what a policy is before it sees the first
@@ -28,6 +29,7 @@ from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
 from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.site_view import ACCOUNT, SiteView
 from fleetlab.sim.world import World, groups_of
 
 __all__ = ["Speeds", "play", "speeds_of"]
@@ -56,6 +58,7 @@ def play(
     seed: int = 0,
     until: float | None = None,
     progress: Progress | None = None,
+    site: SiteView | None = None,
 ) -> Played:
     """Play a world by any rules; `cluster` names the nodes and pools of `events`.
 
@@ -85,6 +88,7 @@ def play(
         cpu=_total(world.capacity.cpu),
         memory=_total(world.capacity.memory),
         gpu=_total(world.capacity.gpu),
+        decay=0.0 if site is None else site.decay,
         aging_weight=float(weight),
         levels=np.array(sorted(levels) if code == LAS else [], dtype=np.float64),
         alone=np.ones(1) if speeds is None else writable(speeds.alone),
@@ -97,12 +101,12 @@ def play(
     interrupts = bool(preempt) or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
     now = NodeView(*map(writable, empty))
     node_events = _node_events(now, outages, growth)
-    sim = _simulation(world, rules, quota, speeds, interrupts=interrupts)
+    sim = _simulation(world, rules, quota, speeds, site, interrupts=interrupts)
     _set_status(sim, now, growth, min(0.0, float(world.submit.min(initial=0.0))))
     state = state_of(
         world, now.nodes,
         estimate=sim.estimate, attained=sim.attained, remaining=sim.remaining, usage=sim.usage,
-        weights=weights,
+        weights=weights, site=replace(site, accounts=sim.accounts) if site is not None else None,
     )  # fmt: skip
     policies = Policies(
         NO_ORDER if isinstance(order, str) else order.compiled(),  # type: ignore[arg-type]
@@ -287,12 +291,13 @@ def _scoring(world: World, seed: int) -> Scoring:
 
 
 def _simulation(
-    world: World, rules: Rules, quota: Ints | None, speeds: Speeds | None, *, interrupts: bool
+    world: World, rules: Rules, quota: Ints | None, speeds: Speeds | None, site: SiteView | None, *, interrupts: bool
 ) -> Simulation:
     count, instances, nodes = len(world.submit), int(world.first[-1]), len(world.nodes)
     groups, group = groups_of(world, layout.GROUP, by_user=quota is not None)
     jobs = table(
         count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
+        account=0 if site is None else site.account,
         first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,
         gpu_milli=world.gpu_milli, submit=world.submit, runtime=world.runtime, work=world.runtime,
         key=_fixed_key(world, rules.order), start=np.nan, end=np.nan, planned=np.nan,
@@ -314,6 +319,7 @@ def _simulation(
         entries=_ints(instances if interrupts else 0, 2),
         steps=table(steps, layout.STEP), estimate=writable(world.estimate), attained=np.zeros(count),
         remaining=np.zeros(count), usage=np.zeros(len(world.users)),
+        accounts=table(0, ACCOUNT) if site is None else writable(site.accounts),
     )  # fmt: skip
 
 

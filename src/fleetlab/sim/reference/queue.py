@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import WAITING, Record, Records
+from fleetlab.sim.layout import WAITING, WHOLE, Record, Records
 from fleetlab.sim.reference.state import Rules, Simulation
+from fleetlab.sim.site_view import charge_accounts
 
 
 @inner
@@ -90,6 +91,8 @@ def charge_user(sim: Simulation, rules: Rules, job: Record, sign: int) -> None:
     user.gpu += count * shape.gpus * shape.milli
     share = max(user.gpu / rules.gpu, user.cpu / rules.cpu)
     sim.usage[job.user] = max(share, user.memory / rules.memory)
+    if len(sim.accounts):
+        charge_accounts(sim.accounts, job.account, sign * job.gpu_milli / WHOLE, rules.decay, sim.clock.now)
 
 
 @inner

@@ -160,7 +160,7 @@ def free_of_plans(plan: Plan, j: int, begin: float, end: float, least: int) -> f
 @inner
 def frees_nodes(plan: Plan, j: int, after: int) -> bool:
     """Return whether a usable node is free in the span after `j`, and was not until then."""
-    for w in range(len(plan.usable)):  # noqa: SIM110  compiled, a loop is quicker
+    for w in range(len(plan.usable)):
         if plan.usable[w] & plan.free[after, w] & ~(plan.current[w] & plan.free[j, w]):
             return True
     return False
