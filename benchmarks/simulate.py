@@ -25,6 +25,7 @@ import polars as pl
 
 import fleetlab
 from fleetlab import Cluster, Workload
+from fleetlab.core.slurm import Slurm
 from fleetlab.sim.engine import play as quick
 from fleetlab.sim.layout import TICK
 from fleetlab.sim.reference import play as reference
@@ -122,7 +123,7 @@ def main(asked: list[str] | None = None) -> None:
     """Measure what is asked for, or everything; print it and keep the figures."""
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "bare": beside_bare, "whole": whole, "twice": twice, "queue": queue, "plan": plan, "start": start,
-        "partitions": partitions,
+        "partitions": partitions, "slurm": slurm,
     }  # fmt: skip
     BUILD.mkdir(parents=True, exist_ok=True)
     kept = BUILD / "simulate.json"
@@ -271,6 +272,33 @@ def plan() -> list[dict[str, Any]]:
             what = f"conservative, {jobs:,} jobs, {'limits' if longer else 'runtimes'} known"
             rows.append(_say({"what": what, "cpu_s": _planned(jobs, longer=longer)}))
     return rows
+
+
+def slurm() -> list[dict[str, Any]]:
+    """Slurm's two loops with their defaults: a load that the nodes can bear, and more, where the queue grows."""
+    _by_slurm(100, 10, 1.0)
+    sizes = ((10_000, 100, 0.9), (100_000, 1_000, 0.95), (10_000, 100, 1.2))
+    return [
+        _say({"what": f"Slurm, {n:,} jobs, {k:,} nodes, load {load}", **_by_slurm(n, k, load)}) for n, k, load in sizes
+    ]
+
+
+def _by_slurm(jobs: int, nodes: int, load: float) -> dict[str, float]:
+    """Return the CPU seconds of jobs of 1 to 16 GPUs on nodes of 8, with limits of 1.1 to 4 times what they run."""
+    random = np.random.default_rng(0)
+    gpus = random.choice(np.array([1, 1, 1, 1, 2, 2, 4, 8, 8, 16]), jobs)
+    runtime = np.ceil(np.minimum(random.lognormal(7, 1.5, jobs), 86_400))
+    submit = np.sort(random.uniform(0, (gpus * runtime).sum() / (nodes * 8 * load), jobs))
+    instances = np.where(gpus > 8, 2, 1)
+    frame = pl.DataFrame(
+        {"submit": submit - submit[0], "runtime": runtime, "gpu_milli": 1000 * (gpus // instances),
+         "cpu_milli": 4000 * (gpus // instances), "instances": instances,
+         "limit": np.ceil(runtime * random.choice([1.1, 1.5, 2, 4], jobs) / 60) * 60}
+    ).with_columns(distinct_nodes=True)  # fmt: skip
+    workload, cluster = Workload.of(frame, source="drawn"), Cluster.uniform(nodes, 8)
+    begin = time.process_time()
+    result = fleetlab.simulate(workload, cluster, scheduler=Slurm())
+    return {"cpu_s": time.process_time() - begin, "wait_s": float(result.jobs["wait"].mean())}  # type: ignore[arg-type]
 
 
 def _planned(jobs: int, *, longer: bool) -> float:

@@ -136,9 +136,9 @@ INDEX_GROUP = record(
 # -- the reference loop: see `reference` -----------------------------------------------------------------------------
 
 JOB = record(
-    "shape_id instances group user first_instance learner speed_class status slot next previous preemptions failures"
-    " gpu_milli priority submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
-    " expected_end:f lost:f ran:f planned:f evicted:f admitted:f"
+    "shape_id instances group user account first_instance learner speed_class status slot next previous preemptions"
+    " failures gpu_milli priority submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f"
+    " speed:f expected_end:f lost:f ran:f planned:f evicted:f admitted:f"
 )
 #   slot: in the list of running jobs; next, previous: waiting jobs of its group; work: seconds not done when this run
 #   began; overhead: seconds of saving and restarting before that; left: own seconds at time `since`, which pass at

@@ -24,6 +24,7 @@ from fleetlab.core import PolicyError
 from fleetlab.sim.compile_errors import in_a_line
 from fleetlab.sim.layout import Floats, Ints, Records
 from fleetlab.sim.purity import moves, must_be_pure
+from fleetlab.sim.site_view import SiteView
 from fleetlab.sim.world import World
 
 
@@ -41,8 +42,20 @@ class State(NamedTuple):
     user: Ints  # an index into `usage`
     attained: Floats  # GPU-seconds it has had so far
     remaining: Floats  # estimated remaining runtime, s
+    limit: Floats  # time limit, s; inf: none
+    qos: Ints  # class of service, an index into `qos_priority`
+    partition_id: Ints  # the first partition that it names, from 0 on; -1: it names none
+    account: Ints  # its user in its account, an index into the columns of accounts
     # Of users.
     usage: Floats  # dominant share now: the largest part of the cluster's CPU, memory or GPU that the user holds
+    # Of classes of service; the last is for jobs without one.
+    qos_priority: Ints
+    # Of accounts: a tree of the root, accounts, and users in accounts; an account counts with all below it.
+    parent: Ints  # -1: of the root
+    level: Ints  # 0: the root
+    shares: Floats  # its part of all shares
+    decayed: Floats  # GPU-seconds used, decayed with the half-life of the site
+    fair_share: Floats  # 2 to the power of -(its part of all usage / its part of all shares), 0 to 1
     # Of the policies themselves.
     weights: Floats  # what `simulate` was given for them: with other numbers nothing is compiled again
     # Of nodes.
@@ -59,13 +72,18 @@ class State(NamedTuple):
 
 def _column(name: str) -> types.Array[Any]:
     return types.Array(
-        types.float64 if name in FLOATS else types.int64, 1, "A" if name in NODE_COLUMNS else "C", readonly=True
+        types.float64 if name in FLOATS else types.int64, 1, "A" if name in STRIDED else "C", readonly=True
     )
 
 
-# Columns of jobs and users are arrays of their own; those of nodes may be columns of a table, a stride apart.
+# Columns of jobs and users are arrays of their own; those of nodes and accounts may be columns of a table, a stride
+# apart.
 NODE_COLUMNS = State._fields[State._fields.index("free_cpu") :]
-FLOATS = ("submit", "estimate", "attained", "remaining", "usage", "weights")
+ACCOUNT_COLUMNS = ("parent", "level", "shares", "decayed", "fair_share")
+STRIDED = (*NODE_COLUMNS, *ACCOUNT_COLUMNS)
+FLOATS = (
+    "submit", "estimate", "attained", "remaining", "usage", "weights", "limit", "shares", "decayed", "fair_share",
+)  # fmt: skip
 STATE_TYPE = types.NamedTuple([_column(name) for name in State._fields], State)  # type: ignore[no-untyped-call]
 _INTS = types.Array(types.int64, 1, "C")
 _KEYS = types.Array(types.float64, 1, "C")
@@ -94,9 +112,11 @@ def state_of(
     remaining: Floats,
     usage: Floats,
     weights: Floats = NO_WEIGHTS,
+    site: SiteView | None = None,
 ) -> State:
     """What policies see of a loop's own arrays: views, so they change as the loop changes them."""
     shapes, shape, gpus = world.shapes, world.shape, nodes.end_gpu - nodes.first_gpu
+    site = site or SiteView.blank(len(world.submit))
     columns = (
         world.submit,
         estimate,
@@ -108,7 +128,17 @@ def state_of(
         world.user,
         attained,
         remaining,
+        site.limit,
+        site.qos,
+        site.partition,
+        site.account,
         usage,
+        site.qos_priority,
+        site.accounts.parent,
+        site.accounts.level,
+        site.accounts.shares,
+        site.accounts.used,
+        site.accounts.factor,
         weights,
         nodes.free_cpu,
         nodes.free_memory,

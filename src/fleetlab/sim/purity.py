@@ -22,7 +22,8 @@ from fleetlab.core import PolicyError
 # What the state has that never changes while a job waits; the estimate only of the job itself: others' are learnt.
 FIXED = (
     "submit", "instances", "cpu_milli", "memory_mib", "gpu_milli", "priority", "user", "gpus", "gpu_type",
-    "capacity_cpu", "capacity_memory", "weights",
+    "capacity_cpu", "capacity_memory", "weights", "limit", "qos", "partition_id", "account", "qos_priority", "parent",
+    "level", "shares",
 )  # fmt: skip
 OWN = "estimate"
 PURE = ("abs", "bool", "divmod", "float", "int", "len", "max", "min", "pow", "range", "round", "enumerate", "zip")

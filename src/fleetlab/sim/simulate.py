@@ -24,6 +24,7 @@ from fleetlab.sim.policy import state_of
 from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Played
+from fleetlab.sim.site_view import SiteView
 from fleetlab.sim.start_up import latencies
 from fleetlab.sim.world import World, world
 
@@ -93,7 +94,7 @@ def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
         raise PolicyError(msg, hint="leave cycle out, or the others")
     if moving or queues is not None:
         return _reference(s, jobs, order, placement, weights, progress)
-    rank = _rank(order, jobs, weights) if isinstance(placement, str) else None
+    rank = _rank(order, jobs, weights, s.trace.scheduler) if isinstance(placement, str) else None
     parts = parts_of(jobs) if rank is not None and _separable(jobs, placement) else []
     if parts:
         ranks = [rank[part.jobs] if isinstance(rank, np.ndarray) else rank for part in parts]
@@ -121,12 +122,14 @@ def _reference(
     from fleetlab.sim.reference.play import play, speeds_of
 
     policy, sharing = s.policy, SHARINGS[s.policy.sharing]
+    own = not (isinstance(order, str) and isinstance(placement, str))
     speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
     with compile_notice():
         return play(
             jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
             queues=_queues(s), weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
             cluster=s.cluster if s.events else None, seed=s.seed, until=s.until, progress=progress,
+            site=SiteView.of(jobs, s.trace.scheduler) if own else None,
         )  # fmt: skip
 
 
@@ -159,11 +162,11 @@ def _estimate(s: Scenario) -> str | pl.Series:
     return earlier.append(measured)
 
 
-def _rank(order: str | Order, jobs: World, weights: Floats) -> str | Floats | None:
+def _rank(order: str | Order, jobs: World, weights: Floats, site: Slurm | None) -> str | Floats | None:
     """Return an order whose keys do not change, by name or as the key of each job; None: they change with time."""
     if isinstance(order, str):
         return None if ORDERS[order].dynamic else order
-    return None if order.moves or jobs.learners else _fixed_keys(order, jobs, weights)
+    return None if order.moves or jobs.learners else _fixed_keys(order, jobs, weights, site)
 
 
 def _quick(s: Scenario, jobs: World, rank: str | Floats | None, placement: str | Placement) -> Played | None:
@@ -182,14 +185,14 @@ def _quick(s: Scenario, jobs: World, rank: str | Floats | None, placement: str |
         return quick.play(jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until)
 
 
-def _fixed_keys(order: Order, jobs: World, weights: Floats) -> Floats:
+def _fixed_keys(order: Order, jobs: World, weights: Floats, site: Slurm | None) -> Floats:
     """Return the key of each job under an order whose keys do not change."""
     rows, keys = np.arange(len(jobs.submit)), np.empty(len(jobs.submit))
     blank = np.zeros(len(rows))
     usage = np.zeros(max(1, len(jobs.users)))
     state = state_of(
         jobs, jobs.nodes.copy(), estimate=jobs.estimate.copy(), attained=blank, remaining=blank, usage=usage,
-        weights=weights,
+        weights=weights, site=SiteView.of(jobs, site),
     )  # fmt: skip
     if len(rows) and not order.compiled()(state, rows, len(rows), 0.0, keys):
         raise order.refusal(state, rows, 0.0)

@@ -1,5 +1,10 @@
 """Laws of Slurm's loops: whatever the site's rules, its schedule keeps them."""
 
+import json
+import os
+import subprocess
+import sys
+
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
@@ -141,3 +146,37 @@ def test_the_same_seed_gives_the_same_schedule(small):
     (_, one), (_, other) = small.play(seed=3), small.play(seed=3)
     assert np.array_equal(one.start, other.start, equal_nan=True)
     assert np.array_equal(one.where, other.where)
+
+
+# -- compiled equals plain ---------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import json
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from fleetlab.sim.slurm import play
+from tests.sim.slurm.worlds import worlds
+play.MOST_DRAWS = 1
+found = []
+
+@seed(18)
+@settings(
+    max_examples=12, database=None, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck)
+)
+@given(worlds(most=8))
+def collect(small):
+    _, played = small.play()
+    found.append([played.start.tolist(), played.end.tolist(), played.where.tolist(), played.preemptions.tolist()])
+
+collect()
+print(json.dumps(found))
+"""
+
+
+def test_any_site_is_scheduled_the_same_compiled_and_plain():
+    printed = []
+    for off in ("0", "1"):
+        env = os.environ | {"NUMBA_DISABLE_JIT": off}
+        done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True)
+        printed.append(done.stdout)
+    assert len(json.loads(printed[0])) >= 10
+    assert printed[0] == printed[1]

@@ -118,7 +118,9 @@ def worlds(draw, *, preempts: bool = True, most: int = 14) -> Small:
         enforce=("associations", "limits", "qos"), preempt=preempt,
         preempt_mode="off" if preempt == "none" else draw(st.sampled_from(["requeue", "cancel"])),
         main=MainLoop(delay=draw(st.sampled_from([0.0, 3.0]))), epilog=draw(st.sampled_from([0.0, 5.0])),
-        backfill=BackfillLoop(interval=draw(st.sampled_from([1.0, 30.0])), resolution=draw(st.sampled_from([1.0, 60.0]))),
+        backfill=BackfillLoop(
+            interval=draw(st.sampled_from([1.0, 30.0])), resolution=draw(st.sampled_from([1.0, 60.0]))
+        ),
         select_flags=draw(st.sampled_from([(), ("CR_LLN",)])),
     )  # fmt: skip
     begin = float(draw(st.integers(0, 300)))

@@ -32,6 +32,7 @@ from fleetlab.sim.reference.queues import pass_by_queue
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
 from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.site_view import ACCOUNT, SiteView
 from fleetlab.sim.world import World, groups_of
 
 __all__ = ["Speeds", "play", "speeds_of"]
@@ -60,6 +61,7 @@ def play(
     seed: int = 0,
     until: float | None = None,
     progress: Progress | None = None,
+    site: SiteView | None = None,
 ) -> Played:
     """Play a world by any rules; `cluster` names the nodes and pools of `events`.
 
@@ -99,6 +101,7 @@ def play(
         cpu=_total(world.capacity.cpu),
         memory=_total(world.capacity.memory),
         gpu=_total(world.capacity.gpu),
+        decay=0.0 if site is None else site.decay,
         aging_weight=float(weight),
         levels=np.array(sorted(levels) if code == LAS else [], dtype=np.float64),
         alone=np.ones(1) if speeds is None else writable(speeds.alone),
@@ -112,12 +115,12 @@ def play(
     interrupts = bool(preempt) or reclaims or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
     now = NodeView(*map(writable, empty))
     node_events = _node_events(now, outages, growth)
-    sim = _simulation(world, rules, copied(quotas), member, speeds, interrupts=interrupts)
+    sim = _simulation(world, rules, copied(quotas), member, speeds, site, interrupts=interrupts)
     _set_status(sim, now, growth, min(0.0, float(world.submit.min(initial=0.0))))
     state = state_of(
         world, now.nodes,
         estimate=sim.estimate, attained=sim.attained, remaining=sim.remaining, usage=sim.usage,
-        weights=weights,
+        weights=weights, site=replace(site, accounts=sim.accounts) if site is not None else None,
     )  # fmt: skip
     policies = Policies(
         NO_ORDER if isinstance(order, str) else order.compiled(),  # type: ignore[arg-type]
@@ -304,12 +307,20 @@ def _scoring(world: World, seed: int) -> Scoring:
 
 
 def _simulation(
-    world: World, rules: Rules, quotas: Quotas, member: Ints | None, speeds: Speeds | None, *, interrupts: bool
+    world: World,
+    rules: Rules,
+    quotas: Quotas,
+    member: Ints | None,
+    speeds: Speeds | None,
+    site: SiteView | None,
+    *,
+    interrupts: bool,
 ) -> Simulation:
     count, instances, nodes = len(world.submit), int(world.first[-1]), len(world.nodes)
     groups, group = groups_of(world, layout.GROUP, member)
     jobs = table(
         count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
+        account=0 if site is None else site.account,
         first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,
         gpu_milli=world.gpu_milli, priority=world.priority, evicted=np.nan, admitted=np.inf, submit=world.submit,
         runtime=world.runtime, work=world.runtime,
@@ -332,6 +343,7 @@ def _simulation(
         entries=_ints(instances if interrupts else 0, 2),
         steps=table(steps, layout.STEP), estimate=writable(world.estimate), attained=np.zeros(count),
         remaining=np.zeros(count), usage=np.zeros(len(world.users)),
+        accounts=table(0, ACCOUNT) if site is None else writable(site.accounts),
     )  # fmt: skip
 
 

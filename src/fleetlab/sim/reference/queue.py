@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import WAITING, Record, Records
+from fleetlab.sim.layout import WAITING, WHOLE, Record, Records
 from fleetlab.sim.quota import charge, is_barred
 from fleetlab.sim.reference.state import Rules, Simulation
+from fleetlab.sim.site_view import charge_accounts
 
 
 @inner
@@ -92,6 +93,8 @@ def charge_user(sim: Simulation, rules: Rules, job: Record, sign: int) -> None:
     share = max(user.gpu / rules.gpu, user.cpu / rules.cpu)
     sim.usage[job.user] = max(share, user.memory / rules.memory)
     charge(sim.quotas, sim.groups[job.group].member, sim.clock.now, sign)
+    if len(sim.accounts):
+        charge_accounts(sim.accounts, job.account, sign * job.gpu_milli / WHOLE, rules.decay, sim.clock.now)
 
 
 @inner

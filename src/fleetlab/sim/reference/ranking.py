@@ -13,6 +13,7 @@ from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
 from fleetlab.sim.reference.work import update_attained
+from fleetlab.sim.site_view import update_accounts
 
 
 @inner
@@ -99,6 +100,7 @@ def update_running(sim: Simulation, rules: Rules) -> None:
     if rules.moving and rules.order != FAIR:
         for k in range(sim.clock.running):
             update_attained(sim, sim.running[k])
+        update_accounts(sim.accounts, rules.decay, sim.clock.now)
 
 
 @inner

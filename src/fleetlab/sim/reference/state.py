@@ -50,6 +50,7 @@ class Simulation(NamedTuple):
     attained: Floats  # [jobs]: GPU-seconds
     remaining: Floats  # [jobs]: estimated seconds
     usage: Floats  # [users]: dominant share
+    accounts: Records  # ACCOUNT; empty: no policy asks
 
 
 class Rules(NamedTuple):
@@ -72,6 +73,7 @@ class Rules(NamedTuple):
     cpu: float  # of the cluster
     memory: float
     gpu: float
+    decay: float  # of the usage of accounts: 1/s
     aging_weight: float
     levels: Floats  # GPU-seconds between the queues of `las`
     alone: Floats  # [classes]: speed
