@@ -36,7 +36,8 @@ def simulated(run: Path) -> pl.DataFrame:
     result = fleetlab.simulate(trace)
     names = result.scenario.trace.names.collect()
     jobs = result.jobs.join(names, on="job").join(result.scenario.workload.frame.select("job", "runtime"), on="job")
-    last = pl.col("end") - pl.col("runtime").ceil()
+    again = pl.col("preemptions") + pl.col("failures") > 0  # a suspended job has one start, and ends later
+    last = pl.when(again).then(pl.col("end") - pl.col("runtime").ceil()).otherwise("start")
     return jobs.drop_nulls("end").select("name", wait=last - pl.col("submit"))
 
 

@@ -25,7 +25,7 @@ JOB = record(
 #   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
 #   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since;
 #   preempted_at: when it was told to go, -1: it was not; grace_end: until when it may stay; gone: a plan is made
-#   without it; whole: it has its nodes to itself; row, turn, suspended, checked, suspended_at, left: see `cores`, `gang`
+#   without it; whole: it has nodes to itself; row, turn, suspended, checked, suspended_at, left: see `cores`, `gang`
 
 NODE = record("cpu memory gpus weight up drained completing completes:f")
 #   completing: jobs whose epilog runs there, which keeps all others off; since `completes`
