@@ -47,6 +47,9 @@ KINDS: dict[str, re.Pattern[str]] = {
     "dump": re.compile(r"^Cluster - '", re.MULTILINE),
     "sdiag": re.compile(r"^sdiag output at", re.MULTILINE),
 }
+# Entries of SchedulerParameters and DependencyParameters that the simulation knows, beside those with fields.
+USED = ("assoc_limit_stop", "kill_invalid_depend", "preempt_youngest_first", "preempt_strict_order",
+        "preempt_reorder_count")  # fmt: skip
 OTHERS = ("gres.conf", "topology.conf", "cgroup.conf", "slurmdbd.conf", "acct_gather.conf", "helpers.conf")
 _CONF = re.compile(
     r"^\s*(?:ClusterName|PartitionName|NodeName|Priority\w+|Scheduler\w+|Preempt\w+|Select\w+|include)\s*[= ]",
@@ -195,12 +198,13 @@ def runs_epilog(site: Site) -> bool:
 def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
     """Say what was read of a site, and what could not be."""
     wrong = (*not_numbers(site.values.get("schedulerparameters", "")), *_wrong_weights(site.values))
+    unused = [word for word in slurm.parameters if word.partition("=")[0] not in USED]
     notes = {
         f"the site's Slurm is read from: {', '.join(sorted(site.all_files))}": True,
         f"files that the configuration includes are missing: {', '.join(site.conf.missing)}": site.conf.missing,
         f"the site runs an epilog: nodes take {slurm.epilog:g} s after a job before the next starts there, by the log":
             runs_epilog(site),
-        f"settings of the scheduler that are kept and not used: {', '.join(slurm.parameters)}": slurm.parameters,
+        f"settings of the scheduler that are kept and not used: {', '.join(unused)}": unused,
         f"settings that are not numbers, their defaults hold: {', '.join(wrong)}": wrong,
         "no partition is configured: a job may use any node": not slurm.partitions,
         "jobs are ordered by fair share, but no file has the accounts: `sacctmgr show assoc -P`":
