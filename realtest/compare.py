@@ -7,7 +7,7 @@ is what two real runs are compared by (`spread`): waits from when a job is eligi
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -23,6 +23,7 @@ from realtest.spread import Run, compare, submission_order
 
 FOLDER = Path("docs/measurements/slurm")
 PAGE = FOLDER / "simulated.md"
+GUIDE = Path("docs/slurm.md")
 MARKS = ("<!-- tables: python -m realtest.compare --all -->", "<!-- end of tables -->")
 FEWEST = 20  # jobs of a partition or account that has a row
 MEAN, TAIL, CORRELATION = 0.05, 0.10, 0.95  # how close a simulation is to be, where real runs repeat more closely
@@ -31,6 +32,9 @@ COLUMNS = (
     "| mean difference s | real | correlation | real |"
 )
 LINE = "|---" + "|--:" * 14 + "|"
+
+
+Closeness = tuple[str, dict[str, float], list[dict[str, float]]]  # of which jobs; simulated to real; real to real
 
 
 @cache
@@ -53,6 +57,7 @@ def recorded(folder: Path) -> Run:
 def simulated(folder: Path, **words: Any) -> Run:  # noqa: ANN401
     """Return when they are eligible and start if the site is simulated as it is configured, or by words of a policy."""
     result = fleetlab.simulate(read(folder), **words)
+    assert result.scenario is not None
     world = result.world
     eligible = pl.DataFrame({"job": world.frame["job"], "eligible": world.eligible})
     return _run(folder, result.jobs.join(eligible, on="job").join(_names(result.scenario.trace), on="job"))
@@ -138,21 +143,41 @@ FORMS = {
 }
 
 
-def _of_pairs(key: str, pairs: list[dict[str, float]], form: Any) -> str:  # noqa: ANN401
+def _of_pairs(key: str, pairs: list[dict[str, float]], form: Callable[[float], str]) -> str:
     """Say how far real runs are apart: ratios by the farthest pair, the others by the mean of all."""
     values = [pair[key] for pair in pairs]
-    return form(np.exp(max(abs(np.log(values))))) if key.endswith("ratio") else form(np.mean(values))
+    return form(float(np.exp(max(abs(np.log(values)))) if key.endswith("ratio") else np.mean(values)))
 
 
-def lines_of(folder: Path, **words: Any) -> list[str]:  # noqa: ANN401
-    """Return the lines of a run, its partitions and accounts."""
+def closeness(folder: Path, **words: Any) -> list[Closeness]:  # noqa: ANN401
+    """Compare a run, then its partitions and accounts, with a simulation; beside the same between real runs."""
     real, ours = recorded(folder), simulated(folder, **words)
-    return [row(name, compare(real, ours, jobs), real_pairs(folder, jobs)) for name, jobs in groups_of(real).items()]
+    return [(name, compare(real, ours, jobs), real_pairs(folder, jobs)) for name, jobs in groups_of(real).items()]
 
 
-def table(runs: list[Path], **words: Any) -> str:  # noqa: ANN401
+def table(found: Iterable[list[Closeness]]) -> str:
     """Return each run, and below it its partitions and accounts."""
-    return "\n".join([COLUMNS, LINE, *(line for run in runs for line in lines_of(run, **words))])
+    return "\n".join([COLUMNS, LINE, *(row(*line) for run in found for line in run)])
+
+
+def short_table(found: Iterable[list[Closeness]]) -> str:
+    """Return a line for each setting: what its runs have in the mean."""
+    settings: dict[str, list[Closeness]] = {}
+    for run in found:
+        settings.setdefault(run[0][0].rpartition("-")[0], []).append(run[0])
+    columns = ("mean wait", "ratio", "real", "P90", "real", "within 10 s", "real", "correlation", "real")
+    head = [f"| setting | runs | {' | '.join(columns)} |", "|---" + "|--:" * (len(columns) + 1) + "|"]
+    return "\n".join([*head, *(_setting(name, runs) for name, runs in settings.items())])
+
+
+def _setting(name: str, runs: list[Closeness]) -> str:
+    close, pairs = [run[1] for run in runs], runs[0][2]
+    cells = [name, str(len(runs)), f"{np.mean([c['mean_wait'] for c in close]):.1f} s"]
+    for key in ("mean_ratio", "tail_ratio", "within_10s", "correlation"):
+        values = [c[key] for c in close]
+        mean = np.exp(np.mean(np.log(values))) if key.endswith("ratio") else np.mean(values)
+        cells += [FORMS[key](float(mean)), _of_pairs(key, pairs, FORMS[key])]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -166,10 +191,10 @@ def main() -> None:
     given = parser.parse_args()
     words = {"backfill": given.backfill} if given.backfill else {"scheduler": given.scheduler}
     runs = [path.parent for path in sorted(FOLDER.glob("*/run.json"))] if given.all else given.runs
-    said = table(runs, seed=given.seed, **words)
-    if given.all:
-        PAGE.write_text(with_tables(PAGE.read_text("utf-8"), said, MARKS), "utf-8")
-    print(said)
+    found = [closeness(run, seed=given.seed, **words) for run in runs]
+    for page, said in ((PAGE, table(found)), (GUIDE, short_table(found))) if given.all else ():
+        page.write_text(with_tables(page.read_text("utf-8"), said, MARKS), "utf-8")
+    print(table(found))
 
 
 if __name__ == "__main__":

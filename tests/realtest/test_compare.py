@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from realtest.compare import FOLDER, allowed, groups_of, is_met, recorded, repetitions, row, simulated, table
+from realtest.compare import FOLDER, allowed, closeness, groups_of, is_met, recorded, repetitions, row, simulated, table
 from realtest.spread import Run, compare, load
 
 RUNS = Path(__file__).parents[2] / FOLDER
@@ -57,5 +57,5 @@ def test_repetitions_are_the_other_runs_of_a_setting():
 
 def test_a_log_without_a_configuration_is_compared_too(fixtures):
     good = fixtures / "slurm" / "good"
-    assert "| good |" in table([good], backfill="conservative")
+    assert "| good |" in table([closeness(good, backfill="conservative")])
     assert set(simulated(good, backfill="conservative").start) == set(recorded(good).start)

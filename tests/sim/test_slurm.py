@@ -143,6 +143,22 @@ def test_nodes_complete_while_an_epilog_runs():
     assert 50 <= found[1] <= 53
 
 
+def test_the_main_loop_looks_when_an_epilog_is_over_whatever_its_delay():
+    log = jobs((0, 20, 8, 5), (1, 20, 8, 5), (31, 9, 8, 5))
+    slow = Slurm(main=MainLoop(delay=40.0), backfill=BackfillLoop(on=False), epilog=5.0)
+    assert 25 <= starts(log, nodes(), slow)[1] <= 27
+    deferred = Slurm(main=MainLoop(delay=40.0, defer=True), backfill=BackfillLoop(on=False), epilog=5.0)
+    assert starts(log, nodes(), deferred)[1] >= 40
+
+
+def test_backfill_sleeps_from_the_start_of_the_daemon_to_its_first_cycle():
+    """The main loop is kept from the third job by the second; the first cycle comes 30 s after the daemon's start."""
+    log = jobs((0, 100, 4, 2), (1, 10, 8, 1), (2, 20, 2, 1))
+    for boot, first in ((-10.0, 20), (-5.0, 25)):
+        site = Slurm(main=MainLoop(delay=0.0), backfill=BackfillLoop(), boot=boot)
+        assert first <= starts(log, nodes(), site)[2] <= first + 2
+
+
 def test_reservations_keep_nodes_from_jobs_that_would_reach_into_them():
     kept = Slurm(
         reservations=(Reservation("r", 100.0, 200.0, ("n0",)),), main=MainLoop(delay=0.0),

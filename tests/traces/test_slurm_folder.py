@@ -46,6 +46,18 @@ def read(folder, **options):
     return trace
 
 
+def test_the_configuration_tells_when_the_daemon_started(folder):
+    said = "Configuration data as of 2024-05-01T11:00:00\nBOOT_TIME               = 2024-05-01T09:59:40\n"
+    assert read(folder(row("7", 0, 1, 2), config__txt=said)).scheduler.boot == -20
+
+
+def test_a_daemon_registers_its_cluster_when_it_starts(folder):
+    rows = ["NodeName|TimeStart|TimeEnd|State|Reason"]
+    rows += [f"|2024-05-01T{t}|Unknown||Cluster Registered TRES" for t in ("08:00:00", "09:59:30", "10:00:30")]
+    told = folder(row("7", 0, 1, 2), events__txt="\n".join(rows), slurm__conf="ClusterName=lab\n")
+    assert read(told).scheduler.boot == -30
+
+
 # -- runs and pieces -------------------------------------------------------------------------------------------------
 
 

@@ -3,8 +3,8 @@
 slurmctld looks at its list of wishes once a second: there the main loop starts after a submission or an end,
 `batch_sched_delay` seconds after its last look at the soonest, and every `sched_interval` for the whole queue. Where a
 site runs an epilog, each node tells when its own is over, and the main loop looks at that very moment, unless `defer`
-is set. The backfill loop sleeps `bf_interval` seconds after each cycle, and goes on sleeping while no job and no node
-changes.
+is set. The backfill loop sleeps `bf_interval` seconds after each cycle, so that it begins later in a second each time;
+and then goes on sleeping, a second at a time, while no job and no node changes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def next_cycle(s: Slurm, settings: Settings) -> float:
     clock = s.clock
     if not settings.backfill or not clock.pending or clock.changed < clock.last_backfill:
         return np.inf
-    return next_at(max(clock.next_backfill, clock.now), settings.backfill_phase)
+    return next_at(max(clock.next_backfill, clock.now), clock.next_backfill % 1.0)
 
 
 @inner
@@ -298,7 +298,7 @@ def run(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start:
         if next_cycle(s, settings) <= clock.now:
             backfill(s, settings, acct, gang_start)
             clock.last_backfill = clock.second
-            clock.next_backfill = clock.second + settings.interval
+            clock.next_backfill = clock.now + settings.interval + settings.cycle
         if is_stuck(s, settings, order) and not usage_may_fall(acct) and not wait_for_begin(s, settings):
             return FINISHED
     return CALL_AGAIN

@@ -81,7 +81,7 @@ class Settings(NamedTuple):
     kill_wait: float
     over_time: float
     main_phase: float  # how far into a second the main loop looks
-    backfill_phase: float
+    cycle: float  # s that a cycle of backfill takes
     preempt: int  # NO_PREEMPTION, BY_QOS, BY_PARTITION
     youngest_first: int  # preempt_youngest_first
     strict_order: int  # preempt_strict_order
