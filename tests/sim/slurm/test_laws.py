@@ -4,11 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from fleetlab.sim.layout import DONE
+from fleetlab.sim.simulate import world_of
+from fleetlab.sim.slurm import play
+from fleetlab.sim.slurm.account_tables import accounting_of
+from fleetlab.sim.slurm.state import PENDING, RUNNING
 
 from .worlds import ACCOUNT, ALL_QOS, GPUS, OVERLAPPING, QUEUES, moments, runs_of, worlds
 
@@ -146,6 +151,44 @@ def test_the_same_seed_gives_the_same_schedule(small):
     (_, one), (_, other) = small.play(seed=3), small.play(seed=3)
     assert np.array_equal(one.start, other.start, equal_nan=True)
     assert np.array_equal(one.where, other.where)
+
+
+def cycles(small):
+    """Yield the tables after each cycle of backfill."""
+    s = small.scenario()
+    world, parts = world_of(s), play.partitions_of(small.site, small.cluster)
+    tables = play.tables(world, small.site, small.cluster, parts)
+    accounts = accounting_of(world, replace(small.site, partitions=tuple(parts)), tables, small.cluster)
+    order, gangs, last = np.argsort(tables.jobs.submit, kind="stable"), np.zeros(len(tables.jobs)), -1e9
+    goes_on = play.CALL_AGAIN
+    while goes_on == play.CALL_AGAIN:
+        goes_on = play.run(tables, play.settings_of(small.site, None), accounts, order, gangs, 1)
+        if tables.clock.last_backfill > last:
+            last = float(tables.clock.last_backfill)
+            yield tables
+
+
+def nodes_with_room(tables, job, part, time):
+    """Count the nodes that hold an instance of a job when all running jobs have ended that end by a time."""
+    gpu, cpu = tables.free.gpu.copy(), tables.free.cpu.copy()
+    for other in tables.jobs[(tables.jobs.state == RUNNING) & (tables.jobs.expected_end <= time)]:
+        for k in range(other.first_slot, other.first_slot + other.slots):
+            n, count = tables.slot_node[k], tables.slot_count[k]
+            gpu[n] += GPUS if other.exclusive else count * other.gpus
+            cpu[n] += 16_000 if other.exclusive else count * other.cpu
+    room = (gpu >= (GPUS if job.exclusive else job.gpus)) & (cpu >= (16_000 if job.exclusive else job.cpu))
+    return int((room & (tables.in_partition[part] == 1) & (tables.allowed[job.request] == 1)).sum())
+
+
+@QUICK
+@given(worlds(preempts=False))
+def test_no_job_that_a_cycle_starts_delays_the_first_that_it_plans(small):
+    for tables in cycles(replace(small, events=())):
+        jobs, now = tables.jobs, tables.clock.second
+        for t, part in zip(tables.queue_job.tolist(), tables.queue_part.tolist(), strict=True):
+            if jobs[t].state == PENDING and jobs[t].planned > now and jobs[t].gang < 0:
+                assert nodes_with_room(tables, jobs[t], part, jobs[t].planned) >= jobs[t].instances
+                break
 
 
 # -- compiled equals plain ---------------------------------------------------------------------------------------------
