@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,7 +137,8 @@ class Moment:
             job["qos"] == "high" and len(same("qos")) >= 2,
             job["qos"] == "normal" and count(same("qos", "queue"), "cpu_milli") > 12_000,
             job["queue"] == "vision" and job["qos"] != "high" and len(same("queue")) >= 3,  # a QOS goes before accounts
-            (job["queue"], job["user"]) == ("lang", "bob") and gpus and count(same("queue", "user"), "gpu_milli") > 6000,
+            job["queue"] == "lang" and job["user"] == "bob" and gpus
+            and count(same("queue", "user"), "gpu_milli") > 6000,
         ]  # fmt: skip
         return any(found)
 
@@ -241,7 +241,11 @@ def read_again(result, site, closed, blocked):
         for j, first, eligible, since, last in waits:
             if first <= begin < last:
                 job = world.frame.row(j, named=True)
-                why = "not_eligible" if begin < eligible else moment.reason(job, "scheduler" if begin >= since else blocked)
+                why = (
+                    "not_eligible"
+                    if begin < eligible
+                    else moment.reason(job, "scheduler" if begin >= since else blocked)
+                )
                 seconds[j, REASONS.index(why)] += end - begin
     return seconds[world.measured]
 

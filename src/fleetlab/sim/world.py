@@ -301,9 +301,7 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
     return table(distinct.height, layout.KIND, **columns), _ints(kind)
 
 
-def groups_of(
-    world: World, kind: np.dtype[Any], *, by_user: bool, by: Ints | None = None
-) -> tuple[Records, Ints]:
+def groups_of(world: World, kind: np.dtype[Any], *, by_user: bool, by: Ints | None = None) -> tuple[Records, Ints]:
     """Return the groups of jobs that fit or fail together and wait for the same, and the group of each job.
 
     `by` numbers what else tells jobs apart.

@@ -125,10 +125,10 @@ def rule_of(rules: Rules, t: int, now: float) -> int:
 def is_kept(rules: Rules, t: int, n: int, now: float) -> bool:
     """Return whether an advance reservation keeps a node from a job until its time limit."""
     for r in range(len(rules.kept_begin)):
-        if r != rules.reservation[t] and rules.reserved[r, n]:
-            # At the instant from which on the job would reach into it, it is kept.
-            if rules.kept_begin[r] <= now + rules.limit[t] and rules.kept_end[r] > now:
-                return True
+        # At the instant from which on the job would reach into it, it is kept.
+        lasts = rules.kept_begin[r] <= now + rules.limit[t] and rules.kept_end[r] > now
+        if lasts and r != rules.reservation[t] and rules.reserved[r, n]:
+            return True
     return False
 
 
@@ -190,9 +190,7 @@ def anew(rules: Rules, waits: Records, groups: int) -> Rules:
     """Return rules before anything runs, with one job for each group that waits."""
     of_group = np.zeros(groups, dtype=np.int64)
     of_group[waits.group] = waits.job
-    limits = rules.groups._replace(
-        running=np.zeros_like(rules.groups.running), held=np.zeros_like(rules.groups.held)
-    )
+    limits = rules.groups._replace(running=np.zeros_like(rules.groups.running), held=np.zeros_like(rules.groups.held))
     return rules._replace(
         groups=limits, array_running=np.zeros_like(rules.array_running), completing=np.zeros_like(rules.completing),
         of_group=of_group, sizes=np.zeros_like(rules.sizes),

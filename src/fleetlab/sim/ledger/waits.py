@@ -26,6 +26,7 @@ class Waits:
         return self.rows(np.flatnonzero(jobs[self.job]))
 
     def rows(self, rows: Ints) -> Waits:
+        """Return some of them."""
         return Waits(self.job[rows], self.begin[rows], self.end[rows], self.run[rows])
 
     def clipped(self, begin: float, end: float) -> Waits:

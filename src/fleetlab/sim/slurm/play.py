@@ -26,8 +26,8 @@ from fleetlab.sim.slurm.loop import CALL_AGAIN, run
 from fleetlab.sim.slurm.partition_access import open_partitions, refused_at_submission
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
 from fleetlab.sim.slurm.queue import KILL_PERIOD
-from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.rule_tables import rules_of
+from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
 
