@@ -87,11 +87,12 @@ def diagnose(
         reservations (none). Default: all but nothing.
     """
     from fleetlab._screen import progress, show
+    from fleetlab.studies.diagnose.changes import DEFAULT
 
     with progress("runs") as bar:
         scenario = scenario_of(trace, options, bar)
-        chosen = {"changes": split(changes)} if changes else {}
-        result = fleetlab.diagnose(scenario, **chosen, workers=workers, progress=bar)
+        chosen = split(changes) if changes else DEFAULT
+        result = fleetlab.diagnose(scenario, changes=chosen, workers=workers, progress=bar)
     first = ("actions", "waterfall", "waiting", "by GPU type", "by GPUs per instance", "by gang size")
     result = with_trace_notes(result, scenario.trace.notes)
     more = ("by hour of the day", "worst hours", "longest waits", "blocking jobs", "open problems")
