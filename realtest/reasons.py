@@ -151,8 +151,8 @@ def table(counts: Counter[tuple[str, str]]) -> str:
     """Return the counts with a row for each of squeue's reasons."""
     ours = [name for name in REASONS.names if any(reason == name for _, reason in counts)]
     lines = [f"| squeue | {' | '.join(ours)} |", "|---|" + "--:|" * len(ours)]
-    for said in sorted({said for said, _ in counts}):
-        lines.append(f"| {said} | {' | '.join(str(counts[said, name] or '') for name in ours)} |")
+    said = sorted({reason for reason, _ in counts})
+    lines += [f"| {reason} | {' | '.join(str(counts[reason, name] or '') for name in ours)} |" for reason in said]
     return "\n".join(lines)
 
 

@@ -137,7 +137,8 @@ class Moment:
             job["qos"] == "high" and len(same("qos")) >= 2,
             job["qos"] == "normal" and count(same("qos", "queue"), "cpu_milli") > 12_000,
             job["queue"] == "vision" and job["qos"] != "high" and len(same("queue")) >= 3,  # a QOS goes before accounts
-            (job["queue"], job["user"]) == ("lang", "bob") and gpus and count(same("queue", "user"), "gpu_milli") > 6000,
+            job["queue"] == "lang" and job["user"] == "bob" and gpus
+            and count(same("queue", "user"), "gpu_milli") > 6000,
         ]  # fmt: skip
         return any(found)
 

@@ -36,8 +36,8 @@ def stream(count=60, every=10.0, **columns):
 
 PLANTED = {
     "limit": (
-        stream(qos="few"), nodes(), {"qos": (Qos("few", per_user=Limits(resources={"gpu": 2})),), "enforce": ("limits",)},
-        "limits",
+        stream(qos="few"), nodes(),
+        {"qos": (Qos("few", per_user=Limits(resources={"gpu": 2})),), "enforce": ("limits",)}, "limits",
     ),
     # One job of all GPUs of its node: others are passed only by backfill, which looks once a minute.
     "scheduler": (stream(every=12.0), nodes(), {"main": MainLoop(delay=45.0), "backfill": BackfillLoop(interval=60.0)},
@@ -49,8 +49,8 @@ PLANTED = {
     ),
     "partition": (
         stream(every=6.0, partitions=[["small"] if k % 2 else ["large"] for k in range(60)]),
-        nodes("small", "large", gpus=pl.Series([2, 8]), count=1), {"partitions": (Partition("small"), Partition("large"))},
-        "partitions",
+        nodes("small", "large", gpus=pl.Series([2, 8]), count=1),
+        {"partitions": (Partition("small"), Partition("large"))}, "partitions",
     ),
 }  # fmt: skip
 

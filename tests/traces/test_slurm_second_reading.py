@@ -81,6 +81,19 @@ def limit(text):
     return int(days or 0) * 86_400 + int(h) * 3600 + int(m) * 60 + int(s)
 
 
+def wishes(row):
+    """What the line of a submission asks for, as far as it can be told without a shell: by its options alone."""
+    line = row.get("SubmitLine") or ""
+    throttle = re.search(r"--array[= ]\S*%(\d+)", line)
+    constraint = re.search(r"(?:--constraint[= ]|-C ?)(\S+)", line)
+    return {
+        "array_limit": int(throttle[1]) if throttle and "_" in row["JobID"] else 0,
+        "constraint": constraint[1] if constraint else None,
+        "exclusive": "--exclusive" in line,
+        "het": "+" in row["JobID"],
+    }
+
+
 def expected(path):
     """What each job should be, by name and submission; and what its first node gave."""
     rows = list(records(path))
@@ -114,6 +127,7 @@ def expected(path):
                 "runtime": (float(row["ElapsedRaw"]) if ran else end - start) if done and start is not None else None,
                 "gpus": held["gpus"], "cpus": held["cpus"], "memory": held["memory"], "limit": limit(row["Timelimit"]),
                 "partition": row.get("Partition"), "nodes": nodes if start is not None else [],
+                "wishes": wishes(row),
                 "first": next((g for at, g in batch[name] if start and start <= at and (not end or at <= end)), None),
             }  # fmt: skip
         if state == "RESIZING":
@@ -150,6 +164,12 @@ def check(path):
         assert 0 <= job["instances"] * job["memory_mib"] - want["memory"] < job["instances"], key
         assert want["partition"] in (job["partitions"] or [None, ""]), key
         assert list(dict.fromkeys(job["nodes"])) == want["nodes"], key
+        if "SubmitLine" in Path(path).read_text().split("\n", 1)[0]:
+            asked = want["wishes"]
+            assert job["array_limit"] == asked["array_limit"], key
+            assert job["exclusive"] == asked["exclusive"], key
+            assert asked["constraint"] is None or job["constraint"] == asked["constraint"].strip("'\""), key
+            assert (job["gang"] is not None) == asked["het"], key
         if want["first"] and len(want["nodes"]) > 1:
             on_first = sum(node == want["nodes"][0] for node in job["nodes"])
             assert on_first * job["gpu_milli"] == 1000 * want["first"], key

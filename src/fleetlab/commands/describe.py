@@ -70,7 +70,7 @@ def describe(
 def diagnose(
     trace: TraceName,
     *,
-    changes: str = "types,cpu,memory,fragmentation,gangs,backfill,sjf,sharing,nodes",
+    changes: str = "",
     options: ScenarioOptions = DEFAULTS,
     workers: Workers = None,
     json: Json = False,
@@ -82,17 +82,21 @@ def diagnose(
     changes
         What to change, one at a time, separated by commas: types (no GPU type constraints), cpu, memory (unlimited),
         fragmentation (each GPU type one large node), gangs (instances start one by one), backfill (easy), sjf (with
-        group estimates), sharing (on or off), nodes (10 % more of each GPU type; nodes:T4 for one), nothing.
+        group estimates), sharing (on or off), nodes (10 % more of each GPU type; nodes:T4 for one), partitions (jobs
+        run in any), nothing; under a site's Slurm also limits (none), loops (that look every second), epilog and
+        reservations (none). Default: all but nothing.
     """
     from fleetlab._screen import progress, show
+    from fleetlab.studies.diagnose.changes import DEFAULT
 
     with progress("runs") as bar:
         scenario = scenario_of(trace, options, bar)
-        result = fleetlab.diagnose(scenario, changes=split(changes), workers=workers, progress=bar)
+        chosen = split(changes) if changes else DEFAULT
+        result = fleetlab.diagnose(scenario, changes=chosen, workers=workers, progress=bar)
     first = ("actions", "waterfall", "waiting", "by GPU type", "by GPUs per instance", "by gang size")
     result = with_trace_notes(result, scenario.trace.notes)
     more = ("by hour of the day", "worst hours", "longest waits", "blocking jobs", "open problems")
-    show(result, json=json, only=(*first, *more))
+    show(result, json=json, only=(*first, "by partitions", "at limits", *more))
 
 
 @desk.command(

@@ -3,8 +3,8 @@
 A job has the first reason that applies in the state after the scheduling pass, so this needs no policy: quota, nodes
 that are down, a resource that is missing even if the job were first in line, or, where it fits, the rule that keeps it
 from starting. Under a site's Slurm there are more rules (`rules`), which follow from what runs too. Jobs of one group
-request the same and have the same reason, so time is charged to the group; a job gets
-the difference between what its group had waited for when the job came and when it left.
+request the same and have the same reason, so time is charged to the group; a job gets the difference between what its
+group had waited for when the job came and when it left.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def _of_site(frames: Mapping[str, pl.DataFrame]) -> list[str]:
         first, last = rows.row(0, named=True), rows.row(-1, named=True)
         why = f" ({first['main reasons']})" if first["main reasons"] else ""
         sentences.append(
-            f"By partition, jobs of `{first['partitions']}` wait longest, {duration(first['mean wait'])} in the mean{why}"
-            f"; those of `{last['partitions']}` {duration(last['mean wait'])}."
+            f"By partition, jobs of `{first['partitions']}` wait longest, {duration(first['mean wait'])} on "
+            f"average{why}; those of `{last['partitions']}` {duration(last['mean wait'])}."
         )
     if "at limits" in frames:
         row = frames["at limits"].row(0, named=True)

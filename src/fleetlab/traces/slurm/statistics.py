@@ -9,9 +9,9 @@ MS = 1e-3  # of a microsecond, in which sdiag counts
 
 
 def cycles_note(text: str) -> str:
-    """Return how long cycles took, which the simulated loops do not; empty where the text does not tell.
+    r"""Return how long cycles took, which the simulated loops do not; empty where the text does not tell.
 
-    >>> cycles_note("Backfilling stats\\n\\tMax cycle: 9000\\n\\tMean cycle: 2000\\n\\tDepth Mean: 40")
+    >>> cycles_note("Backfilling stats\n\tMax cycle: 9000\n\tMean cycle: 2000\n\tDepth Mean: 40")
     'by sdiag a cycle of the backfill loop took 2 ms (longest 9 ms, 40 jobs deep): simulated loops take no time'
     """
     found = [said for name, block in _blocks(text).items() if (said := _cycle(name, block))]

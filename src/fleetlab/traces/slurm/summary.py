@@ -51,11 +51,11 @@ def notes_of(records: JobRecords, jobs: pl.DataFrame, nodes: NodeInventory | Non
     again = jobs.filter(pl.col("name").is_duplicated())
     clusters = frame.filter(pl.col("Cluster") != "")["Cluster"].n_unique()
     pieces, runs = again.filter("piece").height, again.filter(~pl.col("piece")).height
+    several = f"the log has jobs of {clusters:,} clusters, on one list of nodes: `sacct -M NAME` lists those of one"
     notes = {
         "times are read as UTC, since the log has no time zone: set `zone`": zone is None,
         f"{records.steps:,} job steps are counted with their jobs": records.steps,
-        f"the log has jobs of {clusters:,} clusters, and one list of nodes for all of them: `sacct -M NAME` lists one": clusters
-        > 1,
+        several: clusters > 1,
         f"{rows:,} rows stand for array tasks that had not started: {apart.height:,} jobs": rows,
         f"{untold:,} rows stand for an unknown number of array tasks: each is one job here": untold,
         f"{frame['uneven'].sum():,} jobs have GPUs that are not divided evenly by their nodes: "
