@@ -205,6 +205,7 @@ def test_a_key_that_could_change_moves(rank):
 
 def test_only_what_is_of_nodes_users_or_work_done_can_change():
     changing = {"estimate", "attained", "remaining", "usage", "free_cpu", "free_memory", "free_gpu", "idle", "most"}
+    changing |= {"decayed", "fair_share"}
     field = {name: eval(f"lambda s, job, now: s.{name}[0]") for name in State._fields}
     assert {name for name in State._fields if order(field[name]).moves} == changing
 
