@@ -29,8 +29,9 @@ JOB = record(
 #   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
 #   jobs that it preempted, since preempts_since; preempted_at: when it was told to go, -1: it was not; grace_end: until
 #   when it may stay; whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`;
-#   gone: a plan is made without it; for the wait ledger: passed, tested: when the main loop passed it over for a job ahead of it, and when backfill last left it waiting; looked: which of the two counts, as it starts;
-#   limited_since, limited_until: when a loop first and last found it at a limit on minutes
+#   gone: a plan is made without it; for the wait ledger: passed, tested: when the main loop passed it over for a job
+#   ahead of it, and when backfill last left it waiting; looked: which of the two counts, as it starts; limited_since,
+#   limited_until: when a loop first and last found it at a limit on minutes
 
 NODE = record("cpu memory gpus weight up drained completing completes:f")
 #   completing: jobs whose epilog runs there, which keeps all others off; since `completes`
