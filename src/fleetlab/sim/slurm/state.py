@@ -33,10 +33,11 @@ RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " at_once next_job next_outage events finished queue serial runs entries"
+    " at_once tested next_job next_outage events finished queue serial runs entries"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
-#   requested: somebody asked it to look; at_once: and now, not in its time;
+#   requested: somebody asked it to look; at_once: and now, not in its time; tested: jobs that the last cycle
+#   of backfill tried;
 #   changed: when a job or a node changed last; events: length of the heap
 
 
@@ -71,7 +72,8 @@ class Settings(NamedTuple):
     kill_wait: float
     over_time: float
     main_phase: float  # how far into a second the main loop looks
-    cycle: float  # s that a cycle of backfill takes
+    beat: float  # s between two moments at which the main loop may look
+    per_job: float  # s that a cycle of backfill takes for each job that it tries
     preempt: int  # NO_PREEMPTION, BY_QOS, BY_PARTITION
     until: float
 
