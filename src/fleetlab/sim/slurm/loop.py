@@ -33,24 +33,25 @@ from fleetlab.sim.slurm.runs import log_run
 from fleetlab.sim.slurm.state import CANCEL, DONE, RUNNING, Settings, Slurm
 
 CALL_AGAIN, FINISHED = range(2)
+ROUNDING = 1e-9  # of a moment that is one already
 REQUEUE_DELAY = 121.0  # s until a requeued job is eligible again
 
 
 @inner
-def next_at(time: float, phase: float) -> float:
-    """Return the first moment from `time` on that is so far into a second."""
-    return np.ceil(time - phase) + phase
+def next_at(time: float, first: float, every: float) -> float:
+    """Return the first moment from `time` on that is a multiple of so many seconds after another."""
+    return np.ceil((time - first) / every - ROUNDING) * every + first
 
 
 @inner
 def next_look(s: Slurm, settings: Settings) -> float:
-    """Return when the main loop looks next, on a whole second."""
+    """Return when the main loop looks next: once a second, and a bit."""
     clock = s.clock
     if not clock.pending:
         return np.inf
     whole_queue = clock.last_full + settings.main_interval
     wanted = min(clock.last_main + settings.delay, whole_queue) if clock.requested else whole_queue
-    return next_at(max(wanted, clock.now), settings.main_phase)
+    return next_at(max(wanted, clock.now), settings.main_phase, settings.beat)
 
 
 @inner
@@ -59,7 +60,7 @@ def next_cycle(s: Slurm, settings: Settings) -> float:
     clock = s.clock
     if not settings.backfill or not clock.pending or clock.changed < clock.last_backfill:
         return np.inf
-    return next_at(max(clock.next_backfill, clock.now), clock.next_backfill % 1.0)
+    return next_at(max(clock.next_backfill, clock.now), clock.next_backfill, 1.0)  # it naps while there is no work
 
 
 @inner
@@ -298,7 +299,7 @@ def run(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start:
         if next_cycle(s, settings) <= clock.now:
             backfill(s, settings, acct, gang_start)
             clock.last_backfill = clock.second
-            clock.next_backfill = clock.now + settings.interval + settings.cycle
+            clock.next_backfill = clock.now + settings.interval + clock.tested * settings.per_job
         if is_stuck(s, settings, order) and not usage_may_fall(acct) and not wait_for_begin(s, settings):
             return FINISHED
     return CALL_AGAIN

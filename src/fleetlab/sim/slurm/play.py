@@ -37,10 +37,11 @@ from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
 
 MOST_DRAWS, WORK = 9, 20_000  # orders within a second that are played: of so many jobs in all
-# As recorded runs of a real Slurm show: of jobs that sleep whole seconds, one in ten is logged with one more, and sdiag
-# has a mean of 0.03 to 0.07 s a cycle.
+# As recorded runs of a real Slurm show: of jobs that sleep whole seconds, one in ten is logged with one more; there are
+# 1.002 s between two looks of the main loop, and sdiag has 0.4 to 2 ms for each job that a cycle of backfill tries.
 OVERHEAD = 0.05, 0.15  # s that a job takes longer than its work, to be launched and cleaned up
-CYCLE = 0.05  # s that a cycle of backfill takes: the next begins so much later in its second
+BEAT = 1.002  # s between two moments at which the main loop may look: it sleeps a second after each
+PER_JOB = 0.0008  # s that a cycle of backfill takes for a job: the next one begins so much later in its second
 LOOKS = 20_000  # of the compiled loop between two reports of progress
 ALL = "all"  # the partition of a cluster that names none
 DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition without one: a year, as Slurm counts
@@ -148,7 +149,7 @@ def settings_of(site: Site, until: float | None) -> Settings:
         preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
         youngest_first=int("preempt_youngest_first" in site.parameters),
         strict_order=int("preempt_strict_order" in site.parameters), reorders=_reorders(site), check_phase=0.0,
-        until=math.inf if until is None else float(until), main_phase=0.5, cycle=CYCLE,
+        until=math.inf if until is None else float(until), main_phase=0.5, beat=BEAT, per_job=PER_JOB,
     )  # fmt: skip
     # Compiled code has one type for each: a file may give 3 or 3.0.
     kinds = get_type_hints(Settings)

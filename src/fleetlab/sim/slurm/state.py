@@ -42,11 +42,12 @@ RESERVATION = record("begin:f end:f group flex")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " at_once next_job next_outage events finished queue serial runs entries last_kill:f turns checks suspends"
+    " at_once tested next_job next_outage events finished queue serial runs entries last_kill:f turns checks suspends"
     " slice_at:f"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
-#   requested: somebody asked it to look; at_once: and now, not in its time;
+#   requested: somebody asked it to look; at_once: and now, not in its time; tested: jobs that the last
+#   cycle of backfill tried;
 #   changed: when a job or a node changed last; events: length of the heap; last_kill: when time limits were looked at;
 #   suspends: jobs of lower tiers are suspended for others; turns, checks, slice_at: see `gang`
 
@@ -82,7 +83,8 @@ class Settings(NamedTuple):
     kill_wait: float
     over_time: float
     main_phase: float  # how far into a second the main loop looks
-    cycle: float  # s that a cycle of backfill takes
+    beat: float  # s between two moments at which the main loop may look
+    per_job: float  # s that a cycle of backfill takes for each job that it tries
     preempt: int  # NO_PREEMPTION, BY_QOS, BY_PARTITION
     youngest_first: int  # preempt_youngest_first
     strict_order: int  # preempt_strict_order
