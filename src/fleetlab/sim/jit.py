@@ -172,7 +172,7 @@ class _Notice(Listener):
         dispatcher = event.data["dispatcher"]
         if not _Notice.printed and dispatcher.py_func.__module__.startswith(PACKAGE):
             _Notice.printed = True
-            print("compiling the simulator: only the first run waits for this, about half a minute", file=sys.stderr)
+            print("compiling the simulator: only the first run waits for this, half a minute, for Slurm a few minutes", file=sys.stderr)
 
     def on_end(self, event: Event) -> None:
         pass
