@@ -172,7 +172,8 @@ class _Notice(Listener):
         dispatcher = event.data["dispatcher"]
         if not _Notice.printed and dispatcher.py_func.__module__.startswith(PACKAGE):
             _Notice.printed = True
-            print("compiling the simulator: only the first run waits for this, half a minute, for Slurm a few minutes", file=sys.stderr)
+            notice = "compiling the simulator: only the first run waits for this, half a minute (for Slurm some minutes)"
+            print(notice, file=sys.stderr)
 
     def on_end(self, event: Event) -> None:
         pass
