@@ -172,7 +172,7 @@ class _Notice(Listener):
         dispatcher = event.data["dispatcher"]
         if not _Notice.printed and dispatcher.py_func.__module__.startswith(PACKAGE):
             _Notice.printed = True
-            notice = "compiling the simulator: only the first run waits for this, half a minute (for Slurm some minutes)"
+            notice = "compiling the simulator: only the first run waits for this, half a minute (Slurm: minutes)"
             print(notice, file=sys.stderr)
 
     def on_end(self, event: Event) -> None:
