@@ -14,7 +14,7 @@ DEFAULTS = {"fifo", "best_fit"}  # stand in signatures
 # Words that other things are called too: columns, functions, labels of tables.
 SHARED = {"priority", "fair", "smallest", "largest", "spread", "random"}
 SHARED |= {"cpu", "memory", "gpu", "gpu_type", "gpu_memory", "rdma", "disk", "max_per_node"}
-SHARED |= {"quota", "reservation", "scheduler", "partition"}
+SHARED |= {"quota", "reservation", "scheduler", "partition", "limit"}
 
 # Where a name is computed: its own file. Studies of one published result name what that result is about.
 PLACEMENT_FILES = {"sim/codes.py", "sim/packing.py", "studies/validate/", "studies/autoscale/"}
