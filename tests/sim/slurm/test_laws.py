@@ -135,7 +135,8 @@ def test_every_job_that_can_run_runs_and_ends(small):
             for parent, rule in zip(row["depends_on"], row["dependency"], strict=True)
         )
         late = row["reservation"] == "kept"  # it may have come too late for its reservation
-        assert (played.status[t] == DONE) or never or late
+        above = row["qos"] == "few" and row["instances"] * row["gpu_milli"] > 6000  # a limit that it always exceeds
+        assert (played.status[t] == DONE) or never or late or above
         if played.status[t] == DONE and small.site.preempt_mode != "cancel":
             assert played.end[t] - runs_last(world, played, t) == row["runtime"]
 
