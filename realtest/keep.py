@@ -15,6 +15,7 @@ SMALL = (
 )
 PACKED = ("sacct.txt", "nodes.txt")
 ONCE = ("config.txt", "sdiag.txt", "accounts.cfg")  # the same for every repetition: of the first only
+FOLDERS, LAB = ("ctld", "spool", "log", "pid", "run", "etc", "dev"), "/var/lab"  # of the daemons
 SNAPSHOTS = 4  # of one every ten seconds
 
 
@@ -23,7 +24,7 @@ def keep(run: Path, out: Path, *, first: bool) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     for name in (*SMALL, *(ONCE if first else ())):
         if (run / name).exists():
-            (out / name).write_text((run / name).read_text("utf-8", errors="replace"), "utf-8")
+            (out / name).write_text(without_host((run / name).read_text("utf-8", errors="replace")), "utf-8")
     for name in PACKED:
         _pack(out / f"{name}.gz", (run / name).read_bytes())
     begin = (run / "sshare-begin.txt").read_text()
@@ -39,6 +40,15 @@ def keep(run: Path, out: Path, *, first: bool) -> Path:
     about["acts"] = [{k: row[k] for k in shown if k in row} for row in rows if "key" not in row]
     (out / "run.json").write_text(json.dumps(about) + "\n")
     return out
+
+
+def without_host(text: str) -> str:
+    """Put the daemons' folder, which is one of this host, under a name that says nothing of it.
+
+    >>> without_host("SlurmdSpoolDir=/home/ann/build/lab7/spool/%n")
+    'SlurmdSpoolDir=/var/lab/spool/%n'
+    """
+    return re.sub(rf"(/[\w.-]+){{2,}}(?=/({'|'.join(FOLDERS)})\b)", LAB, text)
 
 
 def lateness(rows: list[dict[str, float]]) -> dict[str, float]:
