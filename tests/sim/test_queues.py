@@ -184,7 +184,7 @@ def test_a_job_that_could_never_run_is_left_out_with_a_reason(fields, reason):
     assert dict(run.refused.select("job", "reason").iter_rows()) == {0: reason}
 
 
-# -- who is next -------------------------------------------------------------------------------------------------------
+# -- which job is next --------------------------------------------------------------------------------------------------
 
 
 def test_jobs_within_their_guarantee_go_before_jobs_that_borrow():
@@ -344,7 +344,7 @@ def test_slurm_passes_over_jobs_at_a_limit_and_reclaims_nothing():
 
 @pytest.mark.parametrize("words", [{"backfill": "easy"}, {"backfill": "conservative"}, {"preemption": True}], ids=str)
 def test_queues_that_decide_who_is_next_need_a_backfill_without_reservations(words):
-    with pytest.raises(PolicyError, match="queues that decide who is next cannot be combined with"):
+    with pytest.raises(PolicyError, match="queues that decide which job is next cannot be combined with"):
         starts(jobs(queue=["a"]), {"reclaim": "any", "queue": TWO}, **words)
 
 

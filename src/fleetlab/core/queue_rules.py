@@ -62,7 +62,7 @@ class Queues:
 
     @property
     def ordered(self) -> bool:
-        """Whether the queues themselves decide who is next, and not the order of all jobs alone."""
+        """Whether the queues themselves decide which job is next, and not the order of all jobs alone."""
         strict = self.rule.strict or any(queue.strict for queue in self.tree.values())
         return self.preempts or strict or self.rule.share != "none" or (self.rule.guaranteed_first and self._quotas)
 

@@ -145,7 +145,7 @@ def charge(q: Quotas, m: int, now: float, sign: int) -> None:
         hold(q, m, sign)
 
 
-# -- who is next, and who gives back ---------------------------------------------------------------------------------
+# -- which job is next, and who gives back -----------------------------------------------------------------------------
 
 
 @inner

@@ -1,4 +1,4 @@
-"""What policies of one's own see of a site: time limits, classes of service, partitions, and the accounts.
+"""What a user's policies see of a site: time limits, classes of service, partitions, and the accounts.
 
 Accounts are a tree: the root, accounts below it, and a leaf for each user in an account, which its jobs belong to. What
 they use decays with the site's half-life (PriorityDecayHalfLife), or with 7 days where the trace does not tell one.

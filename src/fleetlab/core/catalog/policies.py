@@ -65,7 +65,7 @@ class SharingMode:
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
-    """Whose rules queues follow: who is next, who may borrow what, and who is preempted for it."""
+    """Whose rules queues follow: which job is next, who may borrow what, and who is preempted for it."""
 
     name: str
     meaning: str

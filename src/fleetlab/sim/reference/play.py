@@ -65,7 +65,7 @@ def play(
 ) -> Played:
     """Play a world by any rules; `cluster` names the nodes and pools of `events`.
 
-    Queues that decide who is next, or preempt, go with the backfill rules none and greedy, and without `preempt`.
+    Queues that decide which job is next, or preempt, go with the backfill rules none and greedy, and without `preempt`.
 
     `progress` is called many times a second; what it raises ends the run.
     """
@@ -78,7 +78,7 @@ def play(
     by_queue = queues is not None and queues.queues.ordered
     if by_queue and (preempt or BACKFILLS[backfill].reserves):
         what = "preemption by the order" if preempt else f"backfill {backfill}"
-        msg = f"queues that decide who is next cannot be combined with {what}"
+        msg = f"queues that decide which job is next cannot be combined with {what}"
         raise PolicyError(msg, hint="choose backfill=greedy or backfill=none, and an order that does not preempt")
     quotas, member = (no_quotas(), None) if queues is None else queues.tables(world.frame)
     outages, growth = _outages_and_growth(world, events, cluster, recovery, seed)

@@ -1,6 +1,6 @@
-"""The scheduling pass by queue: queues decide who is next, and jobs within their guarantee take back what is borrowed.
+"""The scheduling pass by queue: queues decide which job is next, and jobs within a guarantee reclaim what is borrowed.
 
-Who is next
+Which job is next
 -----------
 Among the first jobs of all queues, one that needs to borrow less far up the tree goes first; then the one of the queue
 with the lower share among its siblings, level by level; then the first in the order of all jobs. The queue's own jobs
@@ -43,7 +43,7 @@ from fleetlab.sim.reference.state import Policies, Rules, Simulation
 
 OTHERS, OWN = range(2)  # queues
 
-# -- who is next -----------------------------------------------------------------------------------------------------
+# -- which job is next -------------------------------------------------------------------------------------------------
 
 
 @inner
@@ -238,7 +238,7 @@ def choose_victims(
                 room += give(sim, rules, t, victims[n], now, 1)
                 n += 1
                 ready = room >= count and not is_barred(sim.quotas, m, sim.clock.now)
-    for k in range(n - 1, -1, -1):  # the last chosen go on if they can; all of them if it was in vain
+    for k in range(n - 1, -1, -1):  # the last chosen go on if they can; all of them if it was for nothing
         room += give(sim, rules, t, victims[k], now, -1)
         if ready and (room < count or is_barred(sim.quotas, m, sim.clock.now)):
             room += give(sim, rules, t, victims[k], now, 1)

@@ -63,7 +63,7 @@ class Rules(NamedTuple):
     preempt: int
     sharing: int  # jobs on one GPU slow each other
     quota: int  # there are quotas or limits
-    by_queue: int  # queues decide who is next
+    by_queue: int  # queues decide which job is next
     busy: float  # GPU milli: nothing is reclaimed while no more are allocated
     plan_stands: int  # from pass to pass, since no job runs longer than estimated
     checkpoint_every: float

@@ -37,7 +37,7 @@ from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
 
 MOST_DRAWS, WORK = 9, 20_000  # orders within a second that are played: of so many jobs in all
-# As recorded runs of a real Slurm show: of jobs that sleep whole seconds, one in ten is logged with one more; there are
+# As recorded runs of a real Slurm show: 10 % of jobs that sleep whole seconds are logged with one more; there are
 # 1.002 s between two looks of the main loop, and sdiag has 0.4 to 2 ms for each job that a cycle of backfill tries.
 OVERHEAD = 0.05, 0.15  # s that a job takes longer than its work, to be launched and cleaned up
 BEAT = 1.002  # s between two moments at which the main loop may look: it sleeps a second after each
