@@ -1,7 +1,7 @@
-"""The scheduling pass by queue: queues decide which job is next, and jobs within a guarantee reclaim what is borrowed.
+"""The scheduling pass by queue: queues decide which job is next, and jobs within a quota reclaim what others borrow.
 
 Which job is next
------------
+-----------------
 Among the first jobs of all queues, one that needs to borrow less far up the tree goes first; then the one of the queue
 with the lower share among its siblings, level by level; then the first in the order of all jobs. The queue's own jobs
 are in that order, too.
