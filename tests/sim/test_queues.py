@@ -184,7 +184,7 @@ def test_a_job_that_could_never_run_is_left_out_with_a_reason(fields, reason):
     assert dict(run.refused.select("job", "reason").iter_rows()) == {0: reason}
 
 
-# -- which job is next --------------------------------------------------------------------------------------------------
+# -- which job is next -------------------------------------------------------------------------------------------------
 
 
 def test_jobs_within_their_guarantee_go_before_jobs_that_borrow():
