@@ -155,7 +155,7 @@ def cached(*, inlined: bool = False, **options: Any) -> Callable[[F], F]:  # noq
 # compiled code only, and compile in half the time. An `inline` step is copied into its callers: passing ten arrays took
 # as long as the step. A `value` is passed to a loop as a value of one fixed type, so that the loop compiles once.
 _INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-loop = cached()
+loop = cached(no_cfunc_wrapper=True)
 step = cached(_nrt=False)
 inner = cached(_nrt=False, **_INNER)
 inline = cached(_nrt=False, inlined=True, **_INNER)
@@ -172,7 +172,7 @@ class _Notice(Listener):
         dispatcher = event.data["dispatcher"]
         if not _Notice.printed and dispatcher.py_func.__module__.startswith(PACKAGE):
             _Notice.printed = True
-            notice = "compiling the simulator: only the first run waits for this, half a minute (Slurm: minutes)"
+            notice = "compiling the simulator: only the first run waits for this, half a minute (Slurm: two minutes)"
             print(notice, file=sys.stderr)
 
     def on_end(self, event: Event) -> None:

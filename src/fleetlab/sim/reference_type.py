@@ -1,12 +1,13 @@
 """Bundles of tables, passed to compiled functions by reference.
 
-A NamedTuple is passed as its parts: one of sixty arrays is some four hundred arguments to every function that takes it,
-and most of the time of a compilation went into handing them on. `by_reference` stores a bundle once, in the frame of the
-loop that is called from Python, and passes its address; the fields of a reference read like those of the bundle.
+A NamedTuple is passed as its parts: one of sixty arrays is some four hundred arguments of every function that takes
+it, and most of the time of a compilation goes into handing them on. `by_reference` stores a bundle once, in the frame
+of the function that calls it, and gives its address; the fields of a reference read like those of the bundle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
@@ -19,7 +20,7 @@ T = TypeVar("T")
 config: Any = numba.config
 
 
-class Reference(types.Type):  # type: ignore[misc]
+class Reference(types.Type):
     """The address of a NamedTuple, whose parts do not change."""
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401
@@ -37,14 +38,14 @@ register_model(Reference)(models.OpaqueModel)
 
 
 @infer_getattr
-class ReferenceFields(AttributeTemplate):  # type: ignore[misc]
+class ReferenceFields(AttributeTemplate):
     """What the fields of a reference are."""
 
     key = Reference
 
-    def generic_resolve(self, reference: Reference, name: str) -> Any:  # noqa: ANN401
+    def generic_resolve(self, value: Reference, attr: str) -> Any:  # type: ignore[override]  # noqa: ANN401
         """Return the type of a field, None: there is none of that name."""
-        return reference.field(name)[1] if name in reference.target.fields else None
+        return value.field(attr)[1] if attr in value.target.fields else None
 
 
 @lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
@@ -58,18 +59,19 @@ def load_field(context: Any, builder: Any, reference: Reference, address: Any, n
     return impl_ret_borrowed(context, builder, kind, builder.load(field))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _by_reference(context: Any, bundle: Any) -> Any:  # noqa: ANN401, ARG001  numba's signature
-    """Store a bundle in the caller's frame."""
+def _store(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
+    """Store the argument in the caller's frame and return its address."""
+    return builder.bitcast(cgutils.alloca_once_value(builder, args[0]), cgutils.voidptr_t)
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401, ARG001
-        return builder.bitcast(cgutils.alloca_once_value(builder, args[0]), cgutils.voidptr_t)
 
-    return Reference(bundle)(bundle), generate
+def _typed(context: Any, bundle: Any) -> Any:  # noqa: ANN401  numba calls it with the types of the arguments
+    return Reference(bundle)(bundle), _store
 
 
 def _itself(bundle: T) -> T:
+    """Return the bundle: what plain Python passes is a reference."""
     return bundle
 
 
-by_reference = _itself if config.DISABLE_JIT else _by_reference
+_compiled: Any = intrinsic(_typed)
+by_reference: Callable[[T], T] = _itself if config.DISABLE_JIT else _compiled

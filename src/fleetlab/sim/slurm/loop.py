@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetlab.sim.events import BACK, DRAIN
 from fleetlab.sim.heap import pop
-from fleetlab.sim.jit import inner, inner_loop, loop
+from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.reference_type import by_reference
 from fleetlab.sim.slurm.accounting import (
@@ -266,9 +266,10 @@ def wait_for_begin(s: Slurm, settings: Settings) -> bool:
     return time < np.inf
 
 
-@inner_loop
-def proceed(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start: Floats, most: int) -> int:
-    """Run, with tables passed by reference."""
+@loop
+def run(tables: Slurm, rules: Settings, accounts: Accounting, order: Ints, gang_start: Floats, most: int) -> int:
+    """Run until all jobs are done, or `most` looks were taken; `order` has the jobs by submission."""
+    s, settings, acct = by_reference(tables), by_reference(rules), by_reference(accounts)
     clock, looks = s.clock, 0
     while looks < most:
         clock.now = next_instant(s, settings, order, acct)
@@ -304,9 +305,3 @@ def proceed(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_st
         if is_stuck(s, settings, order) and not usage_may_fall(acct) and not wait_for_begin(s, settings):
             return FINISHED
     return CALL_AGAIN
-
-
-@loop
-def run(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start: Floats, most: int) -> int:
-    """Run until all jobs are done, or `most` looks were taken; `order` has the jobs by submission."""
-    return proceed(by_reference(s), by_reference(settings), by_reference(acct), order, gang_start, most)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints, Record
+from fleetlab.sim.reference_type import by_reference
 from fleetlab.sim.slurm.cores import (
     ONE_ROW,
     count_cores,
@@ -152,9 +153,8 @@ def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
 def choose_open(s: Slurm, t: int, free: Free, lln: int) -> int:
     """Choose nodes by the CPUs that no row in `skip_row` holds."""
     open_cores(s, free, s.joinable)
-    return choose_free(
-        s, t, s.joinable, Free(s.open_cpu, free.memory, free.gpu, free.cores, free.alone, free.one_row), lln
-    )
+    room = Free(s.open_cpu, free.memory, free.gpu, free.cores, free.alone, free.one_row)
+    return choose_free(s, t, s.joinable, by_reference(room), lln)
 
 
 @inner
