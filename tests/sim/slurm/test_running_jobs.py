@@ -4,6 +4,7 @@ Loops look once a second, so a start is within two seconds of what causes it.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -238,9 +239,34 @@ def test_a_dependency_that_can_never_be_met_cancels_the_job_or_keeps_it_waiting(
     assert starts[2] == about(40)
 
 
+def test_what_waits_for_ever_waits_until_the_last_job_has_ended():
+    """Also where a reservation ends a year later, when the loops look once more."""
+    log = depending(["afterok"], [0], status=["failed", "completed", "completed"])
+    for site in (AT_ONCE, reserving((10.0, 3e7))):
+        result = simulate(log, nodes(2), scheduler=site)
+        assert result.played.stopped == result.jobs["end"].max() == about(80)
+        assert result.ledger["not_eligible"].sum() == about(80)
+        assert all(math.isfinite(estimate.value) for estimate in result.summary())
+
+
 def test_tasks_of_a_throttled_array_start_as_others_of_it_end():
     log = jobs(*[(3 * k, 20, 1) for k in range(4)], array=7, array_limit=2)
     assert played(log, nodes(), AT_ONCE)["start"].to_list() == [about(0), about(3), about(20), about(23)]
+
+
+def test_tasks_of_an_array_start_in_the_order_of_their_numbers_however_a_second_is_drawn():
+    log = jobs(*[(0, 20, 1)] * 10, array=7, array_limit=2)
+    for seed in range(5):
+        starts = played(log, nodes(), AT_ONCE, seed=seed)["start"].to_list()
+        assert starts == [about(20 * (k // 2)) for k in range(10)]
+        assert starts == sorted(starts)
+
+
+def test_jobs_of_one_second_come_in_the_order_of_their_numbers():
+    """Two of them fit: the look that comes between them can only find the first ones."""
+    log = jobs(*[(0, 20, 4)] * 6)
+    for seed in range(10):
+        assert played(log, nodes(), AT_ONCE, seed=seed)["start"].is_sorted()
 
 
 def test_parts_of_a_heterogeneous_job_wait_for_each_other():

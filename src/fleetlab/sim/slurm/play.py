@@ -56,8 +56,8 @@ def play(
 
     def once(draw: int) -> Slurm:
         """Play one order of what happened within the same second."""
-        within = Draw.of(len(world.submit), seed, draw)
         s = tables(world, site, cluster, parts, outages)
+        within = Draw.of(s.jobs, seed, draw)
         s.clock.epoch = math.floor(epoch or 0.0)
         _set_phases(s, site, within.backfill)
         s.jobs.submit += within.submitted
@@ -108,17 +108,34 @@ class Draw:
 
     main: float  # how far into a second the loops look
     backfill: float
-    submitted: Floats  # [jobs]: how far into its second a job was submitted
+    submitted: Floats  # [jobs]: how far into its second a job was submitted, in the order of their numbers
     overhead: Floats  # [jobs]: how much further a job ends than it started
     check: float  # how far into half a minute slurmctld looks for jobs whose time is over
 
     @classmethod
-    def of(cls, jobs: int, seed: int, draw: int) -> Draw:
+    def of(cls, jobs: Records, seed: int, draw: int) -> Draw:
         """Draw one; those of one seed differ by `draw`."""
         rng = np.random.default_rng((seed, draw))
         main, backfill = rng.random(2)
-        submitted, overhead = rng.random(jobs), rng.uniform(*OVERHEAD, jobs)
+        submitted, overhead = in_order(jobs, rng.random(len(jobs))), rng.uniform(*OVERHEAD, len(jobs))
         return cls(float(main), float(backfill), submitted, overhead, float(rng.integers(int(CHECK_PERIOD))))
+
+
+def in_order(jobs: Records, drawn: Floats) -> Floats:
+    """Return drawn fractions of a second so that jobs of one second come in the order of their numbers.
+
+    slurmctld numbers jobs as they come. All tasks of an array, and all parts of a heterogeneous job, come at once.
+    """
+    number, second = np.argsort(jobs.number, kind="stable"), jobs.submit
+    by_number = number[np.argsort(second[number], kind="stable")]
+    sorted_ = np.empty(len(jobs))
+    sorted_[by_number] = drawn[np.lexsort((drawn, second))]
+    alone = np.arange(len(jobs)) + 1 + max(jobs.array.max(initial=-1), jobs.gang.max(initial=-1))
+    together = np.where(jobs.array >= 0, jobs.array, np.where(jobs.gang >= 0, -1 - jobs.gang, alone))
+    _, which = np.unique(np.stack([second, together.astype(np.float64)]), axis=1, return_inverse=True)
+    first = np.full(len(jobs), np.inf)
+    np.minimum.at(first, which, sorted_)
+    return first[which]
 
 
 def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int) -> Outages:
@@ -362,7 +379,9 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
     where, got = np.full(int(world.first[-1]), -1, dtype=np.int64), _ints(int(world.first[-1]))
     for t in np.flatnonzero(ran):
         _write_instances(s, jobs[t], where, got)
-    stopped = None if ((status == ENDED) | (jobs.refused > 0)).all() else float(s.clock.now if until is None else until)
+    stopped = None
+    if not ((status == ENDED) | (jobs.refused > 0)).all():
+        stopped = last_change(world, s) if until is None else float(until)
     segments = _segments(s, world, where, got, stopped) if len(s.runs) else None
     return Played(
         start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
@@ -372,6 +391,12 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
         timed_out=jobs.timed_out.copy(), up=None if outages is None else up_of(len(s.nodes), outages),
         draining=None if outages is None else draining_of(outages),
     )  # fmt: skip
+
+
+def last_change(world: World, s: Slurm) -> float:
+    """Return when a job was last submitted, became eligible or ended: the loops would look for ever after that."""
+    times = np.concatenate([world.submitted, s.jobs.eligible, s.jobs.end, s.runs.end[: s.clock.runs]])
+    return float(times[np.isfinite(times)].max(initial=0.0))
 
 
 def up_of(nodes: int, outages: Outages) -> Up:
