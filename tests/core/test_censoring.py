@@ -65,6 +65,14 @@ def test_imputed_run_times_have_the_law_of_their_class_and_none_is_shorter_than_
     assert (run_times(jobs, "impute", 2).workload.frame["runtime"].to_numpy() != runtime).any()
 
 
+def test_a_job_that_others_ended_is_drawn_and_not_held():
+    jobs = log(submit=[0.0] * 4, start=[0.0] * 4, runtime=[4.0, 8.0, 2.0, None], runtime_at_least=[None] * 3 + [5.0],
+               status=["completed", "completed", "completed", "cancelled"])  # fmt: skip
+    filled = run_times(jobs, "hold", 0)
+    assert filled.workload.frame["runtime"].to_list() == [4.0, 8.0, 2.0, 8.0]  # the only one that was longer
+    assert filled.origin.to_list()[3] == "imputed"
+
+
 def test_lost_ends_are_drawn_from_the_jobs_that_ended():
     rng = np.random.default_rng(0)
     runtime = rng.exponential(50.0, 5000)

@@ -2,7 +2,8 @@
 
 A job that still runs when the log ends has a right-censored run time: it ran at least so long. `hold` lets it run until
 the log ends, `impute` draws how long it runs from the Kaplan-Meier estimate of its class, given how long it has run.
-Of a job whose end is lost, or that never started, nothing is known: it is drawn from all of that estimate.
+Of a job whose end is lost, or that never started, nothing is known: it is drawn from all of that estimate. A job that
+others ended, by preempting it, is drawn given how long it had run.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def run_times(workload: Workload, rule: str, seed: int) -> RunTimes:
     recorded = frame.select(pl.coalesce("runtime", pl.col("end") - pl.col("start"), left)).to_series()
     never = (frame["status"] == "cancelled") & frame["start"].is_null() & ~frame["initial"]
     wanted = recorded.is_null() & ~never
-    hold = wanted & frame["runtime_at_least"].is_not_null() & (rule != "impute")
+    # Jobs that were cancelled while they ran did not run on to the end of the log.
+    hold = wanted & frame["runtime_at_least"].is_not_null() & (frame["status"] != "cancelled") & (rule != "impute")
     filled = recorded.zip_with(~hold, frame["runtime_at_least"])
     if (wanted & ~hold).any():
         drawn = _drawn(

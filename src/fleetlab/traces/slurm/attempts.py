@@ -67,18 +67,37 @@ def folded(trace: Trace) -> Trace:
 
     A run that ended with a preemption or with its node is left out where the job ran again: whoever simulates
     preemption or failing nodes decides that anew. The job is submitted when its first run was, and keeps the runtime of
-    the last one.
+    the last one. Where that was the last run, how long the job would have run is not known.
     """
-    frame = trace.workload.frame
     series = trace.series.get("attempts")
-    runs = series.collect().filter(~pl.col("resized")) if series is not None else None
-    lost = (
-        runs.filter(pl.col("state").str.contains(LOST) & (pl.col("attempt") < pl.col("of")))
-        if runs is not None
-        else None
-    )
-    if runs is None or lost is None or lost.is_empty():
+    if series is None:
         return trace
+    runs = series.collect().filter(~pl.col("resized"))
+    lost = runs.filter(pl.col("state").str.contains(LOST))
+    ran_again = pl.col("attempt") < pl.col("of")
+    return _without(_cut_short(trace, lost.filter(~ran_again)), runs, lost.filter(ran_again))
+
+
+def _cut_short(trace: Trace, last: pl.DataFrame) -> Trace:
+    """Let the runtime of jobs be unknown whose last run others ended; it is at least what was seen of it."""
+    if last.is_empty():
+        return trace
+    cut = pl.col("job").is_in(last["job"].implode())
+    seen = pl.coalesce("runtime", pl.col("end") - pl.col("start"))
+    frame = trace.workload.frame.with_columns(
+        runtime_at_least=pl.when(cut).then(seen).otherwise("runtime_at_least"),
+        runtime=pl.when(~cut).then("runtime"),
+        end=pl.when(~cut).then("end"),
+    )
+    what = f"{last.height:,} jobs were ended by a preemption or with their node: they would have run longer than logged"
+    return replace(trace, workload=replace(trace.workload, frame=frame), notes=(*trace.notes, what))
+
+
+def _without(trace: Trace, runs: pl.DataFrame, lost: pl.DataFrame) -> Trace:
+    """Leave runs out after which a job ran again; it is submitted when the first of them was."""
+    if lost.is_empty():
+        return trace
+    frame = trace.workload.frame
     times = runs.join(frame.select("job", "submit", "eligible"), on="job").sort("job")
     # The first of the lost runs right before a run.
     new = (~pl.col("job").is_in(lost["job"].implode())).cast(pl.Int64).shift(1).fill_null(0).cum_sum().over("name")

@@ -2,14 +2,15 @@
 
 Series: `requested` (time limits, as an estimate), `eligible_logged` (when Slurm saw dependencies fulfilled),
 `started_by` (main or backfill loop), `reason` (why a job last waited), `attempts` (runs and pieces of jobs with more
-than one, and how each ended), `suspended` (seconds), `events` (of nodes), `unsized` and `unsplit` (jobs whose share of
-a GPU, or of each node, is not known).
+than one, and runs that a preemption or a node ended), `suspended` (seconds), `events` (of nodes), `unsized` and
+`unsplit` (jobs whose share of a GPU, or of each node, is not known).
 """
 
 from __future__ import annotations
 
 import polars as pl
 
+from fleetlab.traces.slurm.attempts import LOST
 from fleetlab.traces.slurm.jobs import JobRecords
 from fleetlab.traces.slurm.nodes import NodeInventory
 
@@ -31,7 +32,7 @@ def series_of(jobs: pl.DataFrame, events: pl.DataFrame | None) -> dict[str, pl.L
         "started_by": jobs.select("job", loop=loop).drop_nulls(),
         "reason": jobs.filter(pl.col("Reason").is_in(["", "None"]).not_()).select("job", reason="Reason"),
         "attempts": jobs.select("job", "name", attempt=attempt, of=of, state="State", resized="piece").filter(
-            pl.col("of") > 1
+            (pl.col("of") > 1) | pl.col("state").str.contains(LOST)
         ),
         "suspended": jobs.select("job", seconds=stopped).filter(pl.col("seconds") > SHORTEST),
         "unsized": jobs.filter("unsized").select("job"),
