@@ -133,6 +133,8 @@ def test_preemption_requeues_and_the_job_starts_over():
     table = result.jobs.sort("job")
     assert 50 <= table["start"][1] <= 54
     assert table["preemptions"].to_list() == [1, 0]
+    assert 49 <= table["lost"][0] <= 54
+    assert table["lost"][1] == 0
     # Eligible again two minutes after it was requeued, and from its begin.
     assert 170 + 200 <= table["end"][0] <= 180 + 200
 

@@ -125,7 +125,9 @@ def test_within_a_class_a_higher_priority_preempts():
 
 def test_a_job_that_may_not_be_requeued_ends_when_it_is_preempted():
     log = jobs((0, 300, 8), (50, 20, 8), qos=["low", "high"], requeue=[False, None])
-    assert played(log, nodes(), BY_QOS)["end"][0] == about(50)
+    table = played(log, nodes(), BY_QOS)
+    assert table["end"][0] == about(50)
+    assert table["lost"].to_list() == [about(50), 0]
 
 
 # -- nodes that fail -------------------------------------------------------------------------------------------------

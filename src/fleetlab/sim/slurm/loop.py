@@ -130,14 +130,22 @@ def submit(s: Slurm, acct: Accounting, t: int) -> None:
 
 
 @inner
-def requeue(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
-    """A running job is put back into the queue, and starts over; it is eligible again after two minutes."""
+def cut_short(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
+    """A running job loses its nodes, and what it has done."""
     job = s.jobs[t]
     release_job(s, settings, acct, t)
     job.end = s.clock.second
-    log_run(s, t)
-    job.preempted_at, job.grace_end = -1.0, np.inf
+    job.lost += job.end - job.start
     job.requeues += 1
+    log_run(s, t)
+
+
+@inner
+def requeue(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
+    """A running job is put back into the queue, and starts over; it is eligible again after two minutes."""
+    cut_short(s, settings, acct, t)
+    job = s.jobs[t]
+    job.preempted_at, job.grace_end = -1.0, np.inf
     job.begin, job.eligible, job.accrue = s.clock.second + REQUEUE_DELAY, np.inf, np.inf
     enter(s, t)
 
@@ -145,11 +153,8 @@ def requeue(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
 @inner
 def end_early(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job ends before its time, and does not run again."""
+    cut_short(s, settings, acct, t)
     job = s.jobs[t]
-    release_job(s, settings, acct, t)
-    job.end = s.clock.second
-    log_run(s, t)
-    job.requeues += 1
     job.state, job.killed = DONE, 1
     leave(s, acct, t)
     s.clock.finished += 1
@@ -261,9 +266,14 @@ def wait_for_begin(s: Slurm, settings: Settings) -> bool:
         for moment in (s.reservations[r].begin, s.reservations[r].end):
             if moment > s.clock.second:
                 time = min(time, moment)
-    s.clock.last_full = time - settings.main_interval
-    s.clock.changed = time
-    return time < np.inf
+    if time == np.inf:
+        return False
+    clock = s.clock
+    clock.last_full = time - settings.main_interval
+    clock.changed = time
+    if clock.next_backfill < time:  # cycles that find nothing new are not taken
+        clock.next_backfill += np.ceil((time - clock.next_backfill) / settings.interval) * settings.interval
+    return True
 
 
 @loop

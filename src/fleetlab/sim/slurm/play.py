@@ -385,7 +385,7 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
     segments = _segments(s, world, where, got, stopped) if len(s.runs) else None
     return Played(
         start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
-        got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=np.zeros(len(jobs)),
+        got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=jobs.lost.copy(),
         segments=segments, keys=None, until=stopped, looks=_looks(s),
         eligible=np.maximum(np.floor(jobs.first_eligible), world.submitted), refused=jobs.refused.copy(),
         timed_out=jobs.timed_out.copy(), up=None if outages is None else up_of(len(s.nodes), outages),

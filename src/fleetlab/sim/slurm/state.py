@@ -17,7 +17,7 @@ JOB = record(
     " refused times_out timed_out started_by preempting may_requeue any_parent whole row turn suspended checked gone"
     " shape_id submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
     " first_start:f preempted_at:f grace_end:f preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f"
-    " suspended_at:f left:f passed:f tested:f looked:f limited_since:f limited_until:f"
+    " suspended_at:f left:f lost:f passed:f tested:f looked:f limited_since:f limited_until:f"
 )
 #   number: by submission; killed: it does not end well; refused: at its submission, by REFUSALS; times_out: its time
 #   limit ends this run; timed_out: one did; tolerance: how far above its limit it may run, because the log saw it;
@@ -29,9 +29,9 @@ JOB = record(
 #   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
 #   jobs that it preempted, since preempts_since; preempted_at: when it was told to go, -1: it was not; grace_end: until
 #   when it may stay; whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`;
-#   gone: a plan is made without it; for the wait ledger: passed, tested: when the main loop passed it over for a job
-#   ahead of it, and when backfill last left it waiting; looked: which of the two counts, as it starts; limited_since,
-#   limited_until: when a loop first and last found it at a limit on minutes
+#   lost: seconds of runs that others ended; gone: a plan is made without it; for the wait ledger: passed, tested: when
+#   the main loop passed it over for a job ahead of it, and when backfill last left it waiting; looked: which of the two
+#   counts, as it starts; limited_since, limited_until: when a loop first and last found it at a limit on minutes
 
 NODE = record("cpu memory gpus weight up drained completing completes:f")
 #   completing: jobs whose epilog runs there, which keeps all others off; since `completes`
