@@ -93,7 +93,7 @@ def one_in_twenty_too_large():
 def test_a_job_that_fits_on_no_node_counts_as_waiting_for_ever():
     found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
     assert found.summary()[0].value == 1
-    assert set(found.tables()["curve"]["jobs that never fit"]) == {10}
+    assert set(found.tables()["curve"]["jobs that never run"]) == {10}
     assert "200 jobs that were replayed (10 jobs cannot run on this cluster at all)" in found.findings[0]
 
 

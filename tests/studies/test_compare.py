@@ -225,8 +225,8 @@ def test_a_job_that_cannot_run_under_one_policy_is_counted_once():
     found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=policies)
     assert found.findings[1] == "1 of 2 jobs are not compared: 1 cannot run on the cluster."
     assert found.findings[2] == (
-        "1 jobs complete only under fifo/greedy (1 of them cannot run under fifo/greedy, sharing exclusive), 0 only "
-        "under fifo/greedy, sharing exclusive."
+        "1 jobs complete only under fifo/greedy (under fifo/greedy, sharing exclusive 1 of them cannot run, 0 have not "
+        "ended when it stops), 0 only under fifo/greedy, sharing exclusive."
     )
     assert found.tables()["policies"]["jobs that cannot run"].to_list() == [0, 1]
 

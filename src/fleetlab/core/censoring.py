@@ -63,8 +63,8 @@ def run_times(workload: Workload, rule: str, seed: int) -> RunTimes:
     recorded = frame.select(pl.coalesce("runtime", pl.col("end") - pl.col("start"), left)).to_series()
     never = (frame["status"] == "cancelled") & frame["start"].is_null() & ~frame["initial"]
     wanted = recorded.is_null() & ~never
-    # Jobs that were cancelled while they ran did not run on to the end of the log.
-    hold = wanted & frame["runtime_at_least"].is_not_null() & (frame["status"] != "cancelled") & (rule != "impute")
+    # Jobs that others ended did not run on to the end of the log.
+    hold = wanted & frame["runtime_at_least"].is_not_null() & (frame["status"] == "running") & (rule != "impute")
     filled = recorded.zip_with(~hold, frame["runtime_at_least"])
     if (wanted & ~hold).any():
         drawn = _drawn(

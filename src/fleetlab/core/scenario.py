@@ -145,6 +145,17 @@ class Data:
             self._run_times = {(censored, seed): run_times(self.open().workload, censored, seed)}
         return self._run_times[censored, seed]
 
+    def as_logged(self, workload: Workload) -> Workload:
+        """Return jobs of the log eligible when it saw their dependencies met, for who does not simulate those."""
+        import polars as pl
+
+        logged = self.open().series.get("eligible_logged")
+        if logged is None:
+            return workload
+        seen = logged.select("job", seen="eligible").collect()
+        frame = workload.frame.join(seen, on="job", how="left", maintain_order="left")
+        return replace(workload, frame=frame.with_columns(eligible=pl.coalesce("seen", "eligible")).drop("seen"))
+
     @property
     def own_cluster(self) -> bool:
         """Whether the name of the trace does not tell the cluster."""
@@ -160,6 +171,8 @@ class Data:
         found = {}
         if self.name is None:
             found["trace"] = _digest(self.open().workload.frame)
+            if (site := self.open().scheduler) is not None:
+                found["scheduler"] = sha256(json.dumps(site.to_values(), sort_keys=True).encode()).hexdigest()[:32]
         if self.cluster_name is None and self.own_cluster:
             found["cluster"] = _digest(self.cluster.frame)
         return found
@@ -311,6 +324,8 @@ class Scenario:
         from fleetlab.core.censoring import RunTimes
 
         log = self.data.run_times(self.censored, self.seed)
+        if self.scheduler is None:
+            log = replace(log, workload=self.data.as_logged(log.workload))
         if not self.window:
             return RunTimes(log.workload.at_load(self.load), log.origin, log.log)
         jobs = log.workload.window(*self._window).at_load(self.load)
@@ -340,6 +355,10 @@ class Scenario:
         if given == SITE and own is None:
             msg = f"the trace does not tell how its cluster is configured: {self.trace.workload.source}"
             raise TraceError(msg, hint="`fleetlab read slurm DIR` reads slurm.conf beside the log; or scheduler=FILE")
+        if given == SITE and self.policy != Policy(scheduler=SITE):
+            others = ", ".join(name for name in self.policy.words() if name != "scheduler")
+            msg = f"Slurm as the site is configured takes no other words of a policy: {others}"
+            raise PolicyError(msg, hint="leave them out; or leave scheduler=site out, and they replace Slurm")
         as_configured = given == SITE or self.policy == Policy()
         return own if as_configured else None
 
@@ -487,6 +506,8 @@ class Scenario:
         names = {"trace": data.name or Opaque(self.trace.workload.source)}
         if data.own_cluster:
             names["cluster"] = data.cluster_name or Opaque(data.cluster.source)
+        if self.scheduler is not None:
+            return names | {"scheduler": SITE} | self.changes()
         usual = {name: plain(getattr(self.policy, name)) for name in ALWAYS}
         return names | usual | self.changes()
 

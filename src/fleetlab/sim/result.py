@@ -34,7 +34,12 @@ POINTS = 500  # of a timeline, where nobody says how many
 MOST_POINTS = 100_000
 FEW = 100  # of the one among the tables
 ASKED = ("instances", "gpu_milli", "gpu_types", "partitions", "user", "group", "app", "queue")
-STATUS = ("waiting", "running", "done")
+STATUS = ("waiting", "running", "done", "cut short")
+CUT_SHORT = STATUS.index("cut short")
+WITHOUT_SITE = (
+    "the site's Slurm is not simulated: dependencies are met when the log saw it, and limits, array throttles, states "
+    "of partitions and reservations of the site do not hold"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,6 +76,8 @@ class SimResult(Result):
             world = world.leaving_out(played.refused)
         if count := int(_timed_out(world, played)[world.measured].sum()):
             said.append(f"time limits end {plural(count, 'job')}")
+        if played.cut is not None and (count := int((played.cut > 0)[world.measured].sum())):
+            said.append(f"{plural(count, 'job')} ended before the time, by a preemption, with a node or at a limit")
         if left := _unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
         if prices is None:
@@ -79,6 +86,8 @@ class SimResult(Result):
                 "the option prices takes your own"
             )
         said.append(_start(world, scenario))
+        if scenario is not None and scenario.scheduler is None and scenario.trace.scheduler is not None:
+            said.append(WITHOUT_SITE)
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
@@ -119,7 +128,8 @@ class SimResult(Result):
 
         `wait` is all its waiting, `jct` the time from submit to end, `slowdown` jct by runtime (null
         where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of runtime
-        lost to failures, or spent on checkpoints and restarts. What did not happen is null.
+        lost to failures, or spent on checkpoints and restarts. What did not happen is null. The status of a job that a
+        preemption, a failed node or a limit of its site ended for good is `cut short`: it has not completed.
         """
         world, played, mine = self.world, self.played, self.world.measured
         start, alone = played.start + world.latency, world.runtime - world.latency - world.unseen
@@ -131,7 +141,8 @@ class SimResult(Result):
         wait = (waits.seconds(world, played) + self._not_eligible + self._start_up)[mine]
         runtime, jct = pl.col("runtime"), pl.col("end") - pl.col("submit")
         bounded = pl.max_horizontal(jct / pl.max_horizontal(runtime, BOUND), pl.lit(1.0))
-        status = pl.Series(played.status[mine], dtype=pl.Int64).replace_strict(
+        state = played.status if played.cut is None else np.where(played.cut > 0, CUT_SHORT, played.status)
+        status = pl.Series(state[mine], dtype=pl.Int64).replace_strict(
             list(range(len(STATUS))), STATUS, return_dtype=pl.Enum(STATUS)
         )
         return self._measured.select("job", *ASKED, "initial").with_columns(**columns).select(

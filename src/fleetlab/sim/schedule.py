@@ -63,6 +63,7 @@ class Played:
     eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
     refused: Ints | None = None  # [jobs]: at submission: 0 no, else a place in REFUSALS
     timed_out: Ints | None = None  # [jobs]: 1: its time limit ended it; None: as the world says
+    cut: Ints | None = None  # [jobs]: 1: a preemption, a node or a limit ended it before its time, for good
     until: float | None = None  # when the loop stopped; None: with the last completion
     rules: Rules | None = None  # of a site's Slurm, before anything runs
     looks: Looks | None = None  # of its loops

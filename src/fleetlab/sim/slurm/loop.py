@@ -155,7 +155,7 @@ def end_early(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job ends before its time, and does not run again."""
     cut_short(s, settings, acct, t)
     job = s.jobs[t]
-    job.state, job.killed = DONE, 1
+    job.state, job.killed, job.cut = DONE, 1, 1
     leave(s, acct, t)
     s.clock.finished += 1
     s.clock.requested = 1

@@ -388,7 +388,8 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
         got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=jobs.lost.copy(),
         segments=segments, keys=None, until=stopped, looks=_looks(s),
         eligible=np.maximum(np.floor(jobs.first_eligible), world.submitted), refused=jobs.refused.copy(),
-        timed_out=jobs.timed_out.copy(), up=None if outages is None else up_of(len(s.nodes), outages),
+        timed_out=jobs.timed_out.copy(), cut=jobs.cut.copy(),
+        up=None if outages is None else up_of(len(s.nodes), outages),
         draining=None if outages is None else draining_of(outages),
     )  # fmt: skip
 

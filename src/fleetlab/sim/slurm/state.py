@@ -13,7 +13,7 @@ FUTURE, PENDING, RUNNING, DONE, DROPPED = range(5)  # state of a job; dropped: c
 
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
-    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
+    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed cut"
     " refused times_out timed_out started_by preempting may_requeue any_parent whole row turn suspended checked gone"
     " shape_id submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
     " first_start:f preempted_at:f grace_end:f preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f"
@@ -29,9 +29,10 @@ JOB = record(
 #   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
 #   jobs that it preempted, since preempts_since; preempted_at: when it was told to go, -1: it was not; grace_end: until
 #   when it may stay; whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`;
-#   lost: seconds of runs that others ended; gone: a plan is made without it; for the wait ledger: passed, tested: when
-#   the main loop passed it over for a job ahead of it, and when backfill last left it waiting; looked: which of the two
-#   counts, as it starts; limited_since, limited_until: when a loop first and last found it at a limit on minutes
+#   lost: seconds of runs that others ended, cut: for good; gone: a plan is made without it; for the wait ledger:
+#   passed, tested: when the main loop passed it over for a job ahead of it, and when backfill last left it waiting;
+#   looked: which of the two counts, as it starts; limited_since, limited_until: when a loop first and last found it at
+#   a limit on minutes
 
 NODE = record("cpu memory gpus weight up drained completing completes:f")
 #   completing: jobs whose epilog runs there, which keeps all others off; since `completes`

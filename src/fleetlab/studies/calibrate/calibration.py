@@ -35,6 +35,7 @@ FIT = 0.6  # of the jobs
 LEAST = 20  # jobs of a part
 FILES = {"trace", "cluster"}  # words that name files
 FITTED, HELD_OUT = "fitted", "held out"
+BY_SLURM = "as given, the site's Slurm is simulated; what is fitted are the event-driven rules that are closest to it"
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +82,7 @@ def calibrate(
         Called as simulations are done.
 
     """
-    scenario = Scenario.of(source, cluster, **words)
+    scenario = given = Scenario.of(source, cluster, **words)
     if scenario.trace.scheduler is not None:  # which rules are closest is asked of the event-driven ones
         scenario = scenario.replace(scheduler=EVENT)
     _check(scenario, fit)
@@ -93,7 +94,7 @@ def calibrate(
     if evidence.obstacle() or min(log.known[:jobs].sum(), log.known[jobs:].sum()) < LEAST:
         return _statement(provenance, log, evidence, scenario.coverage)
     progress("simulations", 0, 0.0)
-    as_given = simulate(scenario)
+    as_given = simulate(given)
     before = starts_of(as_given.world, as_given.played, len(log))
     evidence = replace(evidence, simulated=int((before - log.submit > LONG).sum()))
     scarce, roomy = evidence.idle() is None, evidence.roomy()
@@ -175,6 +176,7 @@ def _calibration(
         Estimate.exact("jobs held out", len(judged.rows)),
     ]
     notes = (
+        *((BY_SLURM,) if scenario.trace.scheduler is not None else ()),
         "GPUs are held during the start-up latency, and the job still waits: both are in the simulated waits",
         "log-likelihood: errors of logarithms of waits follow a Laplace law; choices: at each recorded start, whether "
         "the job was the first in the order among those that would have fitted in its place",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fleetlab.core import WorkloadError
+from fleetlab.core.durations import plural
 
 STEP = 1.25  # from one size to the next, as long as all of them meet the goal, or none does
 FINE = 0.005  # of a size: the precision of the search, but at least one node
@@ -24,7 +25,7 @@ class SizePoint(NamedTuple):
     high: float
     nodes: int  # of those that are scaled: each kind is rounded up
     gpus: int  # in total
-    never: int  # jobs that do not fit at all
+    never: int  # jobs that never run: they fit nowhere, or a rule keeps them waiting
     reason: str  # the main wait reason
     jobs: int  # that were replayed and measured
     between: tuple[float, float]  # the lowest and the highest value of its runs
@@ -71,8 +72,10 @@ class SizeCurve:
     def refusal(self) -> WorkloadError:
         """Return the error for a goal that no size meets."""
         p = self.points[max(self.points)]
-        why = f"; {p.never:,} jobs do not fit at all" if p.never else f"; the main wait reason is `{p.reason}`"
-        msg = f"no number of nodes up to {p.nodes:,} meets the goal: it is {p.value:,.4g} there{why}"
+        why = f"; {plural(p.never, 'job')} never {'runs' if p.never == 1 else 'run'}" if p.never else ""
+        there = "no value" if math.isinf(p.value) else f"{p.value:,.4g}"
+        msg = f"no number of nodes up to {p.nodes:,} meets the goal: it is {there} there{why}; the main wait reason is"
+        msg = f"{msg} `{p.reason}`"
         return WorkloadError(msg, hint="scale another pool, choose backfill greedy or easy, or raise the limit")
 
 
@@ -82,7 +85,7 @@ def rows(points: Mapping[int, SizePoint], limit: float, goal: str) -> list[dict[
     return [
         {
             "nodes": p.nodes, "GPUs": p.gpus, goal: p.value, "low": p.low, "high": p.high,
-            "meets the goal": _meets(p, limit), "jobs that never fit": p.never,
+            "meets the goal": _meets(p, limit), "jobs that never run": p.never,
         }
         for _, p in sorted(clusters.items())
     ]  # fmt: skip

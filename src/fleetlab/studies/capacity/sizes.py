@@ -93,7 +93,7 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
     result = simulate(scenario.replace(cluster=scaled(cluster, pool, size), nodes="", min_coverage=0.0))
     measured = measured_jobs(jobs, cluster, pool)
     ran = result.jobs.filter(measured.gather(result.jobs["job"]) & ~pl.col("initial"))
-    ended = pl.col("status") == "done"
+    ended = pl.col("status").is_in(["done", "cut short"])
     done, left = ran.filter(ended).drop_nulls(goal.column), ran.filter(~ended)
     refused = jobs.filter(measured & ~pl.col("initial")).join(result.refused, on="job", maintain_order="left")
     gangs, nowhere = (refused.filter(pl.col("reason") == why) for why in (GANG_TOO_LARGE, FITS_NOWHERE))

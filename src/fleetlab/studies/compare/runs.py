@@ -243,8 +243,8 @@ def only_one_side(results: Mapping[str, Arrays]) -> list[str]:
         if len(lost) or len(won):
             never = int(np.isin(lost, arrays["refused"]).sum())
             sentences.append(
-                f"{len(lost):,} jobs complete only under {base} ({never:,} of them cannot run under {name}), "
-                f"{len(won):,} only under {name}."
+                f"{len(lost):,} jobs complete only under {base} (under {name} {never:,} of them cannot run, "
+                f"{len(lost) - never:,} have not ended when it stops), {len(won):,} only under {name}."
             )
     return sentences
 

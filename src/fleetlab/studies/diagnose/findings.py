@@ -38,6 +38,7 @@ def findings(
         f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}.",
         _best(changes),
         agreement(reasons, changes, outcomes),
+        *_for_ever(result),
         *(_of_site(frames) if scenario.scheduler is not None else ()),
         *_who_holds(frames["held by"], frames["held by users"], result.jobs.height),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
@@ -50,6 +51,17 @@ def findings(
             f"it waited {duration(job['behind'])} in total."
         )
     return sentences
+
+
+def _for_ever(result: SimResult) -> list[str]:
+    """Return why jobs still wait when nothing more happens: their time is in no mean."""
+    waiting = result.jobs.filter((pl.col("status") == "waiting") & (pl.col("submit") <= result.played.stopped))
+    if waiting.is_empty() or (result.scenario is not None and result.scenario.until is not None):
+        return []
+    mine = result.ledger.join(waiting.select("job"), on="job").drop("job")
+    main = pl.Series([mine.columns[k] for k in mine.to_numpy().argmax(axis=1)]).value_counts(sort=True)
+    why = ", ".join(f"`{reason}` {count:,}" for reason, count in main.rows())
+    return [f"{plural(waiting.height, 'job')} would wait for ever, by their main reasons: {why}; no mean has them."]
 
 
 def _of_site(frames: Mapping[str, pl.DataFrame]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from fleetlab.core.scenario import BUILTIN, Data
 
 # How a seed changes the jobs: a new synthetic trace; other arrivals of the same kind; not at all.
 RESAMPLINGS = ("synthesize", "blocks", "none")
+
+
+KEPT = ("eligible_logged", "events")  # of what a log tells beside the jobs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,11 +47,13 @@ class TraceSource:
             msg = f"only a built-in trace without a seed can be synthesized for each seed, not: {name}"
             raise TraceError(msg, hint='resample = "blocks" resamples parts of a log; "builtin:2000" is synthesized')
         jobs = trace.workload
-        content = Data(f"{BUILTIN}:{len(jobs)}" if resample == "synthesize" else jobs, cluster)
+        site = Trace(jobs, Provenance("sweep", jobs.source), cluster, trace.scheduler, trace.queues)
+        content = Data(f"{BUILTIN}:{len(jobs)}" if resample == "synthesize" else site, cluster)
         job = pl.int_range(len(jobs), eager=True)
         series = {n: pl.DataFrame({"job": job, "seconds": column}).lazy() for n, column in estimates.items()}
         about = f"{resample == 'synthesize'} {len(jobs)} {sorted(content.digests.items())} {sorted(estimates)}"
-        saved = Trace(jobs, Provenance("sweep", jobs.source), cluster, series=series)
+        series |= {name: trace.series[name] for name in KEPT if name in trace.series}
+        saved = replace(site, series=series)
         return cls(sha256(about.encode()).hexdigest()[:16], saved, resample, content)
 
 

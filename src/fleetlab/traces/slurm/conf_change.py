@@ -62,6 +62,7 @@ def change_conf(slurm: Slurm, cluster: Cluster, conf: Path | str) -> ConfChange:
     if unknown and inline:
         keys.known_key(unknown[0], (*keys.KEYS, *keys.PARAMETERS, *keys.LINES))
     text = _written(slurm, cluster)
+    _same_partitions(slurm, given)
     _override(text, given)
     site = Site(conf=text)
     rules = slurm_of(site)
@@ -85,6 +86,9 @@ def change_conf(slurm: Slurm, cluster: Cluster, conf: Path | str) -> ConfChange:
 def _given(conf: Path | str) -> tuple[ConfText, str, bool]:
     """Read a file, or lines given as text."""
     text = str(conf)
+    if not text.strip():
+        msg = "an empty name instead of a slurm.conf"
+        raise TraceError(msg, hint=HINT)
     path = Path(text)
     if isinstance(conf, str) and ("\n" in conf or ("=" in conf and not path.exists())):
         given = ConfText()
@@ -116,6 +120,16 @@ def _check(given: ConfText, where: str) -> list[str]:
             rest = {key: value for key, value in row.items() if key != first.lower()}
             unknown += keys.check_pairs(f"{where}: {first}={row[first.lower()]}", rest, known)
     return list(dict.fromkeys(unknown))
+
+
+def _same_partitions(slurm: Slurm, given: ConfText) -> None:
+    """Refuse partitions that the site does not have, unless their nodes are given."""
+    names = [part.name for part in slurm.partitions]
+    for row in given.of("partitionname"):
+        name = row["partitionname"]
+        if name.lower() != "default" and name not in names and "nodes" not in row:
+            msg = f"no partition by that name: `{clip(name)}`"
+            raise TraceError(msg, hint=f"the site has {', '.join(names)}; a new one needs Nodes=")
 
 
 def _notes(given: ConfText, unknown: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,5 @@
+"""`python -m fleetlab`."""
+
+from fleetlab.cli import main
+
+main()
