@@ -10,8 +10,9 @@ from realtest.spread import compare
 RUNS = sorted(path.parent for path in (Path(__file__).parents[2] / FOLDER).glob("*/run.json"))
 SETTINGS = sorted({run.name.rpartition("-")[0] for run in RUNS})
 QUICK = ("defaults", "everything")
-# Not met yet: mean waits that are 8, 15 and 12 % off.
-OUTSIDE = {"partitions": {"mean_ratio"}, "preempt": {"mean_ratio"}, "qos": {"mean_ratio"}}
+# Not met yet: with preemption, mean waits are 21 % (12 % with the run times that the log does not tell), and P90 with a
+# grace time 13 % too low.
+OUTSIDE = {"preempt": {"mean_ratio", "tail_ratio"}, "grace": {"tail_ratio", "correlation"}}
 
 
 def of_setting(setting):
@@ -34,16 +35,17 @@ def test_real_runs_are_met_as_closely_as_they_repeat(setting):
 
 # -- logs of another lab beside the checkout: 160 jobs on six nodes, everything with 564 -------------------------------
 
-# Simulated over real mean wait, and the correlation of waits: at least. Of plain, two real runs differ by 1 %.
-LOGS = {"plain1": (0.12, 0.92), "defaults": (0.05, 0.98), "deps": (0.05, 0.92), "parts": (0.07, 0.94)}
-LOGS |= {"everything": (0.20, 0.87)}
+# Simulated over real mean wait, and the correlation of waits, over three seeds: at least. In so short a log single
+# draws of the order within a second differ: of deps by 0.83 to 1.23, of plain by 0.97 to 1.02.
+LOGS = {"plain1": (0.03, 0.95), "defaults": (0.05, 0.98), "deps": (0.10, 0.85), "parts": (0.07, 0.97)}
+LOGS |= {"everything": (0.20, 0.85)}
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_of_another_lab_is_met(name, data):
     folder = data / "slurm-22.05" / name
-    close = compare(recorded(folder), simulated(folder))
+    close = in_the_mean([compare(recorded(folder), simulated(folder, seed=seed)) for seed in range(3)])
     far, together = LOGS[name]
     assert close["mean_ratio"] == pytest.approx(1.0, abs=far)
     assert close["correlation"] >= together
