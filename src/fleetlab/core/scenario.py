@@ -506,10 +506,17 @@ class Scenario:
         names = {"trace": data.name or Opaque(self.trace.workload.source)}
         if data.own_cluster:
             names["cluster"] = data.cluster_name or Opaque(data.cluster.source)
-        if self.scheduler is not None:
-            return names | {"scheduler": SITE} | self.changes()
         usual = {name: plain(getattr(self.policy, name)) for name in ALWAYS}
         return names | usual | self.changes()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the words that decided a run: where Slurm scheduled, the rules of the policy did not."""
+        words = self.words()
+        if self.scheduler is None:
+            return words
+        return {name: value for name, value in words.items() if name not in ALWAYS} | {
+            "scheduler": words.get("scheduler", SITE)
+        }
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any]) -> Scenario:

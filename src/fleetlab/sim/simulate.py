@@ -55,7 +55,7 @@ def simulate(
     jobs = world_of(s)
     if s.data.is_log and s.min_coverage:
         require(Coverage.of(s.run_times, jobs.refused), s.min_coverage)
-    provenance = Provenance("simulate", s.workload.source, s.words(), s.seed)
+    provenance = Provenance("simulate", s.workload.source, s.settings(), s.seed)
     return SimResult.of(jobs, play_scenario(s, jobs, progress), s.cluster, provenance, prices=s.prices, scenario=s)
 
 

@@ -42,8 +42,7 @@ REFUSALS = ("", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION)  # by number
 REASONS = Catalog(
     "wait reason",
     (
-        WaitReason("not_eligible", "it may not start yet: a dependency, a begin time, a hold, or just requeued", "rule",
-                   "Dependency"),
+        WaitReason("not_eligible", "it may not start: dependency, begin time, hold or requeue", "rule", "Dependency"),
         WaitReason("quota", "its user, queue or QOS has reached its quota or a limit", "rule", "QOSMaxGRESPerUser"),
         WaitReason("node_down", "too few nodes that it may use are up, even if they were empty", "rule",
                    "ReqNodeNotAvail"),
