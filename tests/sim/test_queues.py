@@ -398,6 +398,8 @@ def test_queues_are_read_from_files(tmp_path):
         ([{"name": "a", "guaranteed": {"gpus": 1}}], "a quota or limit of `gpus`, which is no resource"),
         ([{"name": "a", "parent": "b"}], "not a tree of queues"),
         ([{"name": "a", "guarantee": {}}], "did you mean guaranteed?"),
+        ([{"name": "a", "guaranteed": {"gpu": -4}}], "queue `a`: `guaranteed` of gpu is negative"),
+        ([{"name": "a"}, {"name": "a"}], "more than one queue is called `a`"),
         ({"reclaim": "all", "queue": []}, "no value of `reclaim` by that name"),
         ([{"name": "a", "within": "any"}], "no value of `within` by that name"),
         ({"column": "job", "queue": []}, "no column of queues by that name"),

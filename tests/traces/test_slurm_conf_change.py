@@ -142,6 +142,20 @@ def test_a_file_is_read_with_what_it_includes_and_what_it_says_beside_is_noted(t
     )
 
 
+def test_a_name_of_a_file_that_may_be_misspelled_is_noted_with_the_one_that_may_be_meant(tmp_path):
+    (tmp_path / "new.conf").write_text("SchedulerParametres=x\nSchedulerParameters=bf_intervall=5\n")
+    (said,) = change_conf(SITE, CLUSTER, tmp_path / "new.conf").notes
+    assert said.endswith("bf_intervall (bf_interval?), schedulerparametres (SchedulerParameters?)")
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("PartitionName=nosuch MaxTime=4", "no partition by that name: `nosuch`"), ("", "an empty name"), (" ", "an empty"),
+])  # fmt: skip
+def test_a_partition_that_is_not_there_and_an_empty_name_are_refused(line, message):
+    with pytest.raises(TraceError, match=message):
+        change(line)
+
+
 def test_what_the_site_has_already_changes_nothing():
     made = change("PriorityWeightAge=1000", "PartitionName=short MaxTime=01:00:00", "QOS=high Priority=100")
     assert made.settings == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +48,11 @@ class Queues:
                 if (value := getattr(owner, name, None)) is not None:
                     hint = "; ".join(f"{choice}: {meaning}" for choice, meaning in choices.items())
                     lookup(f"value of `{name}`", value, choices, hint=hint)
+        for queue in self.tree.values():
+            for what in ("guaranteed", "borrowing", "lending"):
+                if below := [resource for resource, most in getattr(queue, what).items() if most < 0]:
+                    msg = f"queue `{queue.name}`: `{what}` of {below[0]} is negative"
+                    raise PolicyError(msg, hint="0 gives a queue nothing of its own")
 
     @property
     def rule(self) -> QueueRule:
@@ -87,6 +93,10 @@ class Queues:
             msg = f"not queues: {values!r}"
             raise PolicyError(msg, hint=HINT)
         named = {"tree" if name == "queue" else name: value for name, value in values.items()}
+        names = Counter(str(entry.get("name")) for entry in values.get("queue", ()) if isinstance(entry, Mapping))
+        if twice := [name for name, count in names.items() if count > 1]:
+            msg = f"more than one queue is called `{twice[0]}`"
+            raise PolicyError(msg, hint="a queue is known by its name: give each one of its own")
         return from_values(cls, named, "table of queues")
 
     def to_values(self) -> dict[str, Any]:

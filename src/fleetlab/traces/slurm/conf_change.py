@@ -114,7 +114,7 @@ def _given(conf: Path | str) -> tuple[ConfText, str, bool]:
 def _check(given: ConfText, where: str) -> list[str]:
     """Refuse values of another form; return the keys that change nothing here."""
     unknown = keys.check_pairs(where, given.values, keys.KEYS | keys.PARAMETERS)
-    keys.check_parameters(where, given.values.get("schedulerparameters", ""))
+    unknown += keys.check_parameters(where, given.values.get("schedulerparameters", ""))
     for first, known in keys.LINES.items():
         for row in given.of(first.lower()):
             rest = {key: value for key, value in row.items() if key != first.lower()}
@@ -134,7 +134,7 @@ def _same_partitions(slurm: Slurm, given: ConfText) -> None:
 
 def _notes(given: ConfText, unknown: Iterable[str]) -> tuple[str, ...]:
     nodes = "lines of nodes are passed over: they stay those of the trace"
-    passed = f"settings that change nothing here: {', '.join(sorted(unknown))}"
+    passed = f"settings that change nothing here: {', '.join(map(keys.with_closest, sorted(unknown)))}"
     missing = f"files that it includes are missing: {', '.join(given.missing)}"
     return tuple(
         note for note, holds in ((nodes, given.of("nodename")), (passed, unknown), (missing, given.missing)) if holds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from fleetlab.core import TraceError
@@ -83,6 +84,7 @@ ACCOUNT: dict[str, Form] = _OF_ALL | {
 LINES = {"PartitionName": PARTITION, "QOS": QOS, "Account": ACCOUNT}
 ALSO = {"fairshare": "shares"}  # another name of it on a line of an account
 NUMBERS = {name: Form("-1|" + WHOLE.pattern, WHOLE.takes) for name in (*MAIN, *BACKFILL)}
+CLOSE = 0.9  # how alike two names are of which one may be meant by the other
 PARAMETERS = NUMBERS | dict.fromkeys((*MAIN_FLAGS, *BACKFILL_FLAGS, "bf_one_resv_per_job"), YES)
 
 
@@ -120,11 +122,24 @@ def check_pairs(where: str, pairs: Mapping[str, str], known: Mapping[str, Form])
     return unknown
 
 
-def check_parameters(where: str, text: str) -> None:
-    """Refuse entries of SchedulerParameters whose values have another form; a flag has none."""
-    for name, value in settings(text).items():
+def check_parameters(where: str, text: str) -> list[str]:
+    """Refuse entries of SchedulerParameters whose values have another form; return those that may be misspelled."""
+    given = settings(text)
+    for name, value in given.items():
         if name in NUMBERS:
             check_value(where, name, value, NUMBERS[name])
+    return [name for name in given if with_closest(name) != name]
+
+
+def with_closest(key: str) -> str:
+    """Return a key that is not known with the one that may be meant, where one is that close.
+
+    >>> with_closest("bf_intervall"), with_closest("ClusterName")
+    ('bf_intervall (bf_interval?)', 'ClusterName')
+    """
+    names = {name.lower(): name for name in (*KEYS, *PARAMETERS)}
+    close = [] if key.lower() in names else get_close_matches(key.lower(), names, 1, CLOSE)
+    return f"{key} ({names[close[0]]}?)" if close else key
 
 
 def known_key(key: str, known: Iterable[str]) -> str:
