@@ -172,7 +172,7 @@ class Data:
         if self.name is None:
             found["trace"] = _digest(self.open().workload.frame)
             if (site := self.open().scheduler) is not None:
-                found["scheduler"] = sha256(json.dumps(site.to_values(), sort_keys=True).encode()).hexdigest()[:32]
+                found["site"] = sha256(json.dumps(site.to_values(), sort_keys=True).encode()).hexdigest()[:32]
         if self.cluster_name is None and self.own_cluster:
             found["cluster"] = _digest(self.cluster.frame)
         return found
