@@ -198,16 +198,16 @@ def test_jobs_that_cannot_run_are_counted_with_the_reason():
 def test_jobs_that_do_not_complete_are_counted():
     found = compare(*THREE, policies=["fifo", "sjf"], until=12.0)
     # By then fifo has completed the first job, sjf the first and the last.
-    said = "2 of 3 jobs are not compared: 2 pending or running when it stops, under some policy."
+    said = "2 of 3 jobs are not compared: 2 do not complete under some policy."
     assert found.findings[1] == said
     assert "of the 1 jobs that completed under both policies" in found.findings[0]
 
 
 def test_jobs_that_come_after_the_end_are_told_from_those_that_wait():
     workload, cluster = one_gpu([0.0, 1.0, 2.0, 90.0], [10.0, 8.0, 1.0, 1.0])
-    said = "3 of 4 jobs are not compared: 1 not yet submitted when the simulation stops, 2 pending or running when it "
+    said = "3 of 4 jobs are not compared: 1 not yet submitted when the simulation stops, 2 do not complete under "
     found = compare(workload, cluster, policies=["fifo", "sjf"], until=12.0)
-    assert found.findings[1] == f"{said}stops, under some policy."
+    assert found.findings[1] == f"{said}some policy."
 
 
 def test_preemptions_allocation_and_jobs_left_out_are_compared():
@@ -225,8 +225,8 @@ def test_a_job_that_cannot_run_under_one_policy_is_counted_once():
     found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=policies)
     assert found.findings[1] == "1 of 2 jobs are not compared: 1 cannot run on the cluster."
     assert found.findings[2] == (
-        "1 jobs complete only under fifo/greedy (under fifo/greedy, sharing exclusive 1 of them cannot run, 0 have not "
-        "ended when it stops), 0 only under fifo/greedy, sharing exclusive."
+        "1 jobs complete only under fifo/greedy (under fifo/greedy, sharing exclusive 1 of them cannot run, 0 do not "
+        "complete), 0 only under fifo/greedy, sharing exclusive."
     )
     assert found.tables()["policies"]["jobs that cannot run"].to_list() == [0, 1]
 

@@ -230,7 +230,7 @@ def not_compared(base: Scenario, refused: pl.DataFrame, compared: int) -> list[s
     there = int(base.workload.frame["initial"].sum())
     parts += [f"{there:,} there when the log begins"] if there else []
     if left := jobs - sum(reasons.values()) - compared - late - there:
-        parts.append(f"{left:,} pending or running when it stops, under some policy")
+        parts.append(f"{left:,} do not complete under some policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []
 
 
@@ -244,7 +244,7 @@ def only_one_side(results: Mapping[str, Arrays]) -> list[str]:
             never = int(np.isin(lost, arrays["refused"]).sum())
             sentences.append(
                 f"{len(lost):,} jobs complete only under {base} (under {name} {never:,} of them cannot run, "
-                f"{len(lost) - never:,} have not ended when it stops), {len(won):,} only under {name}."
+                f"{len(lost) - never:,} do not complete), {len(won):,} only under {name}."
             )
     return sentences
 
