@@ -69,3 +69,21 @@ def test_a_sweep_simulates_the_sites_slurm(trace, tmp_path):
     rows = found.tables()["scenarios"].filter(pl.col("metric") == "mean wait")
     waits = {name: simulate(trace, scheduler=name).completed["wait"].mean() for name in ("site", "event")}
     assert rows["mean"].to_list() == pytest.approx(list(waits.values()))
+
+
+def test_a_configuration_whose_partitions_no_node_is_in_says_so(trace):
+    other = replace(SITE, partitions=(Partition("gpu"), Partition("big")))
+    assert any("partitions of the configuration: big;" in note for note in simulate(trace, scheduler=other).notes)
+    assert not any("of the configuration" in note for note in simulate(trace).notes)
+
+
+def test_the_recorded_wait_of_the_same_jobs_stands_beside_the_simulated_one(trace):
+    # The log tells three starts: jobs 0 to 2 waited 4, 5 and 60 s; job 3 is not among those that complete.
+    starts = pl.Series([4.0, 5.0, 61.0, 200.0, None])
+    logged = replace(trace, workload=replace(trace.workload, frame=trace.workload.frame.with_columns(start=starts)))
+    result = simulate(logged)
+    assert result.recorded["recorded"].to_list() == [4.0, 5.0, 60.0]
+    assert result.recorded["simulated"].to_list() == result.jobs["wait"][:3].to_list()
+    assert result.findings[1].startswith("The log recorded a mean wait of 23 s for 3 jobs; simulated, they wait ")
+    assert len(simulate(logged, load=2.0).findings) == 1  # at another load there is no such wait
+    assert len(simulate(trace).findings) == 1

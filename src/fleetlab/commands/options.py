@@ -80,7 +80,7 @@ def trace_of(name: str, cluster: Path | None, progress: "Progress") -> "fleetlab
     """Open a saved or built-in trace, with another cluster if a file is given."""
     from dataclasses import replace
 
-    from fleetlab.core.scenario import open_trace
+    from fleetlab.core.data import open_trace
 
     trace = open_trace(name, progress)
     return trace if cluster is None else replace(trace, cluster=fleetlab.Cluster.from_toml(cluster))

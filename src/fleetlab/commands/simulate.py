@@ -54,7 +54,7 @@ def simulate(
         if out is not None:
             _write(out, result.schedule())
     finally:  # the answer is shown even if the file cannot be written
-        show(result, json=json, only=("by GPUs per instance", "waiting", "left out"))
+        show(result, json=json, only=("by GPUs per instance", "by partition", "by queue", "waiting", "left out"))
     if out is not None:
         talk(f"\nwritten to {out}")
 

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from importlib import import_module
-from io import BytesIO
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
-from urllib.parse import parse_qsl, urlencode
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from urllib.parse import urlencode
 
 from fleetlab.core import events, toml
-from fleetlab.core.catalog import ESTIMATES, QUEUE_RULES, SPEEDS
+from fleetlab.core.addresses import beside, query_words
+from fleetlab.core.catalog import ESTIMATES, SPEEDS
+from fleetlab.core.data import Data, digest
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
 from fleetlab.core.names import clip, lookup
@@ -29,7 +29,6 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.slurm import Slurm
 from fleetlab.core.words import (
-    EVENT,
     MIN_COVERAGE,
     POLICY,
     SITE,
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from fleetlab.core.warm_up import Before
     from fleetlab.core.workload import Workload
 
-BUILTIN = "builtin"
 FILE = ".toml"  # how the file of a scenario ends
 OWN = (
     "nodes", "load", "latency", "events", "prices", "seed", "until", "window", "warm_up", "censored",
@@ -64,135 +62,6 @@ OWN = (
 )  # fmt: skip  # the words of a scenario itself
 OF_JOBS = ("window", "warm_up", "min_coverage")
 ALWAYS = ("order", "backfill", "placement", "estimate", "sharing")  # in `words`, whatever their value
-LONGEST = 8_000  # characters of an address
-NAMES = {"scheduler": (SITE, EVENT), "queues": (SITE, *QUEUE_RULES.names)}  # values that are no files
-
-
-def open_trace(name: str, progress: Progress = silent) -> Trace:
-    """Open `builtin`, `builtin:JOBS`, `builtin:JOBS:SEED`, or the folder of a saved trace."""
-    from fleetlab.core.trace import Trace
-
-    if name.endswith(FILE):
-        return Scenario.from_toml(name).open(progress).trace
-    if name.split(":")[0] != BUILTIN:
-        return Trace.load(name)
-    # The synthesizer is in another room, which this one may not import: it is called by name.
-    made: Trace = import_module("fleetlab.traces.builtin").open_trace(name, progress)
-    return made
-
-
-class Data:
-    """The jobs and nodes of a scenario, opened on first use and shared by its variations."""
-
-    def __init__(
-        self, trace: Trace | Workload | str, cluster: Cluster | str | None = None, name: str | None = None
-    ) -> None:
-        self.name = name or _name_of(trace)
-        self.is_log = not hasattr(trace, "frame")  # and not a workload made by hand
-        self.cluster_name = cluster if isinstance(cluster, str) else None
-        self._trace, self._cluster = trace, cluster
-        self._folded = False
-        self._run_times: dict[tuple[str, int], RunTimes] = {}
-        self.before: Before | None = None  # what runs before the jobs, where the trace does not tell it
-
-    def open(self, progress: Progress = silent) -> Trace:
-        """Return the trace; a workload alone is one with nothing else in it."""
-        from fleetlab.core.result import Provenance
-        from fleetlab.core.trace import Trace
-        from fleetlab.core.workload import Workload
-
-        if isinstance(self._trace, str):
-            self._trace = open_trace(self._trace, progress)
-        elif isinstance(self._trace, Workload):
-            self._trace = Trace(self._trace, Provenance("of", self._trace.source))
-        if self._trace.scheduler is not None and not self._folded:
-            # The reader of Slurm's logs is in another room, which this one may not import: it is called by name.
-            self._trace = cast("Trace", import_module("fleetlab.traces.slurm.attempts").folded(self._trace))
-        self._folded = True
-        return self._trace
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the trace is at hand."""
-        return not isinstance(self._trace, str)
-
-    @cached_property
-    def cluster(self) -> Cluster:
-        """The cluster of the trace, or the one in its place."""
-        from fleetlab.core.cluster import Cluster
-
-        if isinstance(self._cluster, str):
-            return Cluster.from_toml(self._cluster)
-        found = self._cluster or self.open().cluster
-        if found is None:
-            msg = f"the trace has no cluster: {self.name or self.open().workload.source}"
-            raise TraceError(msg, hint="cluster=FILE.toml gives it one: a TOML file of [[node]] entries")
-        return found
-
-    @cached_property
-    def node_events(self) -> tuple[Event, ...]:
-        """What happened to nodes, where the log of a site tells it."""
-        if self.open().scheduler is None:
-            return ()
-        events_of = import_module("fleetlab.traces.slurm.events").node_events
-        return tuple(events_of(self.open()))
-
-    def run_times(self, censored: str, seed: int) -> RunTimes:
-        """The jobs of the whole log with the run times that it does not tell, which scenarios share."""
-        from fleetlab.core.censoring import run_times
-
-        if (censored, seed) not in self._run_times:
-            self._run_times = {(censored, seed): run_times(self.open().workload, censored, seed)}
-        return self._run_times[censored, seed]
-
-    def as_logged(self, workload: Workload) -> Workload:
-        """Return jobs of the log eligible when it saw their dependencies met, for who does not simulate those."""
-        import polars as pl
-
-        logged = self.open().series.get("eligible_logged")
-        if logged is None:
-            return workload
-        seen = logged.select("job", seen="eligible").collect()
-        frame = workload.frame.join(seen, on="job", how="left", maintain_order="left")
-        return replace(workload, frame=frame.with_columns(eligible=pl.coalesce("seen", "eligible")).drop("seen"))
-
-    @property
-    def own_cluster(self) -> bool:
-        """Whether the name of the trace does not tell the cluster."""
-        return self.name is None or self._cluster is not None
-
-    def with_cluster(self, cluster: Cluster | str | None) -> Data:
-        """Return the same jobs on another cluster."""
-        return Data(self._trace, cluster, self.name)
-
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """What tells data without a name from others: digests of its content."""
-        found = {}
-        if self.name is None:
-            found["trace"] = _digest(self.open().workload.frame)
-            if (site := self.open().scheduler) is not None:
-                found["site"] = sha256(json.dumps(site.to_values(), sort_keys=True).encode()).hexdigest()[:32]
-        if self.cluster_name is None and self.own_cluster:
-            found["cluster"] = _digest(self.cluster.frame)
-        return found
-
-
-def _name_of(trace: Trace | Workload | str) -> str | None:
-    if isinstance(trace, str):
-        return trace
-    tables = getattr(trace, "scratch", None)  # a saved trace reads its large tables from its folder
-    return str(tables.parent) if isinstance(tables, Path) else None
-
-
-def _digest(frame: pl.DataFrame) -> str:
-    import polars as pl
-
-    # The codes of categories depend on what was read before: text does not.
-    plain_frame = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).rechunk()
-    buffer = BytesIO()
-    plain_frame.write_ipc(buffer, compression="uncompressed")
-    return sha256(buffer.getvalue()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -488,7 +357,7 @@ class Scenario:
         for name, value in words.items():
             if isinstance(value, Opaque):
                 held = getattr(self.policy, name)
-                words[name] = _digest(held.to_frame()) if name == "estimate" else fingerprint(held)
+                words[name] = digest(held.to_frame()) if name == "estimate" else fingerprint(held)
         canonical = json.dumps(_numbers(words), sort_keys=True, separators=(",", ":"))
         return sha256(canonical.encode()).hexdigest()[:32]
 
@@ -561,60 +430,6 @@ class Scenario:
 
 
 ScenarioLike: TypeAlias = "Scenario | Trace | Workload | str | Path"
-
-
-def query_pairs(query: str) -> list[tuple[str, str]]:
-    """Split the query of an address into names and values, or say what is wrong with it."""
-    if len(query) > LONGEST:
-        msg = f"an address has at most {LONGEST:,} characters, not {len(query):,}"
-        raise WorkloadError(msg)
-    try:
-        return parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200, errors="strict")
-    except ValueError:
-        msg = f"not the query of an address: `{clip(query)}`"
-        raise WorkloadError(msg, hint="WORD=VALUE separated by &, such as order=sjf&load=1.2") from None
-
-
-def query_words(query: str, *, local: bool = True, trace: bool = True) -> dict[str, Any]:
-    """Return the words of an address as text, its `trace` too or not, or say what is wrong with it."""
-    pairs = query_pairs(query)
-    check(name for name, _ in pairs)
-    words = {name: value for name, value in pairs if trace or name != "trace"}
-    if len(dict(pairs)) < len(pairs):
-        msg = f"a word is given twice: `{clip(query)}`"
-        raise WorkloadError(msg, hint="one value per word; edits of nodes are separated by commas: T4 +20, V100 -25%")
-    for name, value in words.items():
-        if not local and names_local(name, value):
-            msg = f"`{name}` of an address may not name a file or code: `{clip(value)}`"
-            raise WorkloadError(msg, hint="choose a built-in value, or run it on the command line")
-    return words
-
-
-def names_local(name: str, value: str) -> bool:
-    """Whether the text of a word names a file or code of the machine that reads it."""
-    word = WORDS[name]
-    if value in NAMES.get(name, ()):
-        return False
-    if word.menu is not None:
-        return value not in word.menu and (":" in value or (word.local and bool(value)))
-    if name == "trace":
-        return value.split(":")[0] != BUILTIN
-    if name == "cluster":
-        return bool(value)  # it has no inline form: whatever it begins with, it is the name of a file
-    return word.local and bool(value) and not value.lstrip().startswith(("{", "["))
-
-
-def beside(words: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the words with the files that they name looked for in a folder."""
-    return {name: _beside(name, value, folder) for name, value in words.items()}
-
-
-def _beside(name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401
-    if not (name in WORDS and WORDS[name].local and isinstance(value, str) and value):
-        return value
-    inline = value.lstrip().startswith(("{", "["))
-    named = (name == "trace" and value.split(":")[0] == BUILTIN) or (name == "speed" and not value.endswith(".json"))
-    return value if inline or named or value in NAMES.get(name, ()) else str(folder / value)
 
 
 def _numbers(value: Any) -> Any:  # noqa: ANN401

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Rank = Callable[..., float]
 LOADS = (0.001, 1000.0)
+BUILTIN = "builtin"  # the name of the synthetic trace
 SITE, EVENT = "site", "event"  # the scheduler of the trace; the rules of the policy, at every event
 OTHER_JOBS = "other"  # the class of a latency for jobs of no other class
 MIN_COVERAGE = 0.5  # of the GPU-hours: an answer about less is not one about the log

@@ -16,6 +16,7 @@ from fleetlab.core.catalog import HOLDERS, METRICS
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
+from fleetlab.core.names import clip
 from fleetlab.core.result import amount
 from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, estimates, figures, job_classes
@@ -86,8 +87,7 @@ class SimResult(Result):
                 "the option prices takes your own"
             )
         said.append(_start(world, scenario))
-        if scenario is not None and scenario.scheduler is None and scenario.trace.scheduler is not None:
-            said.append(WITHOUT_SITE)
+        said += _site_notes(scenario, cluster)
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
@@ -109,7 +109,16 @@ class SimResult(Result):
         nodes = f"{plural(len(self.cluster), 'node')}, {plural(self.cluster.gpus, 'GPU')}"
         jobs = f"{self._done.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
         what = f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", ")
-        return (what,)
+        return (what, *self._beside_the_log())
+
+    def _beside_the_log(self) -> list[str]:
+        """Say what the log recorded of the same jobs."""
+        both = self.recorded
+        if not both["recorded"].sum() or self.scenario is None:  # logs without starts have those of the submissions
+            return []
+        recorded, simulated = (duration(float(both[name].mean())) for name in ("recorded", "simulated"))  # type: ignore[arg-type]
+        log = "The synthetic log has" if self.scenario.trace.workload.synthetic else "The log recorded"
+        return [f"{log} a mean wait of {recorded} for {plural(both.height, 'job')}; simulated, they wait {simulated}."]
 
     @cached_property
     def coverage(self) -> Coverage | None:
@@ -290,6 +299,15 @@ class SimResult(Result):
         done = self.completed
         return done if self.among is None else done.filter(pl.Series(self.among[done["job"].to_numpy()]))
 
+    @cached_property
+    def recorded(self) -> pl.DataFrame:
+        """Recorded and simulated waits of the jobs that have both, one row a job."""
+        done = self.completed.select("job", simulated="wait")
+        if self.scenario is None:
+            return done.clear().with_columns(recorded=pl.lit(None, dtype=pl.Float64))
+        waits = self.scenario.workload.frame.select("job", recorded=pl.col("start") - pl.col("submit"))
+        return done.join(waits.filter(pl.col("recorded") >= 0), on="job", maintain_order="left")
+
     def blocks(self, jobs: pl.DataFrame) -> BlockBootstrap:
         """The blocks of time in which some of the jobs were submitted; the same for every run of this workload."""
         return BlockBootstrap.of_times(jobs["submit"].to_numpy(), self._span)
@@ -437,13 +455,27 @@ def _timed_out(world: World, played: Played) -> NDArray[np.bool_]:
     return np.asarray((world.to_end > world.runtime) & ~np.isnan(played.end))
 
 
+def _site_notes(scenario: Scenario | None, cluster: Cluster) -> list[str]:
+    """Return what of a Slurm configuration does not hold here."""
+    if scenario is None:
+        return []
+    if scenario.scheduler is None:
+        return [] if scenario.trace.scheduler is None else [WITHOUT_SITE]
+    there = set(cluster.frame["partitions"].explode())
+    without = sorted(part.name for part in scenario.scheduler.partitions if part.name not in there)
+    if not without:
+        return []
+    nodes = "nodes and their partitions are those of the trace or of `cluster`, not of the configuration"
+    return [f"no node is in these partitions of the configuration: {clip(', '.join(without))}; {nodes}"]
+
+
 def _start(world: World, scenario: Scenario | None) -> str:
     """Return what is in the cluster when the clock starts."""
     if world.before and scenario is not None and scenario.before is not None:
         return f"warm start: {scenario.before.meaning}"
     if world.frame["initial"].any():
         there = int(world.frame["initial"].sum())
-        return f"the {there:,} jobs that are there when the log begins are placed first; their waits are not measured"
+        return f"{plural(there, 'job')} that the log begins with are placed first; their waits are not measured"
     return "the cluster starts empty: waits early in the run are too low"
 
 

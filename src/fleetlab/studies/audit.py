@@ -309,9 +309,7 @@ def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | N
     if recorded.is_empty():
         return None, ("waits are not compared: no job of the log has a start and a runtime",)
     result = simulate(scenario.replace(min_coverage=0.0))  # what the log asks for is examined anyway
-    done = result.completed.select("job", simulated="wait")
-    wait = pl.col("start") - pl.col("submit")
-    both = recorded.select("job", gpu_request().alias("class"), recorded=wait).join(done, on="job").sort("job")
+    both = recorded.select("job", gpu_request().alias("class")).join(result.recorded, on="job").sort("job")
     notes = [f"waits are simulated with {scenario.title} and the recorded runtimes"]
     for reason, count in result.refused.group_by("reason").len().sort("reason").iter_rows():
         notes.append(f"{count:,} jobs are not simulated, so that others may wait less: {reason}")

@@ -179,20 +179,17 @@ def _cannot_run(row: MetricRow, base: Outcome, now: Outcome) -> list[str]:
 
 def _recorded(link: Link, base: Outcome) -> RecordedWait | None:
     """Return the mean wait in the log beside that of the baseline, where the log has waits."""
-    recorded, simulated = (base["waits"][name] for name in ("recorded", "simulated"))
-    if not recorded["jobs"] or not simulated["jobs"]:
+    jobs, recorded, simulated = (base["waits"][name] for name in ("jobs", "recorded", "simulated"))
+    if not recorded:  # of a log without starts they are those of the submissions
         return None
-    most = max(recorded["mean"], simulated["mean"])
+    most = max(recorded, simulated)
     why = [f"the scheduler of the log had other rules than {link.base.title}", "the simulation has no start-up latency"]
     if left := left_out(base["refused"]):
         why.append(f"of the {base['jobs']:,} jobs of the log, {', '.join(left)}")
-    if unknown := base["jobs"] - recorded["jobs"]:
-        why.append(f"{unknown:,} have no start in the log")
     return {
-        "recorded": _quantity(Estimate.exact("", recorded["mean"], "s"), most),
-        "recorded_jobs": recorded["jobs"],
-        "simulated": _quantity(Estimate.exact("", simulated["mean"], "s"), most),
-        "simulated_jobs": simulated["jobs"],
+        "jobs": jobs,
+        "recorded": _quantity(Estimate.exact("", recorded, "s"), most),
+        "simulated": _quantity(Estimate.exact("", simulated, "s"), most),
         "why": f"Why they differ: {'; '.join(why)}. `fleetlab calibrate` says what closes the gap.",
     }
 
@@ -254,7 +251,7 @@ def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
         sides = (
             f"{waits['recorded']['text']} recorded in the log, {waits['simulated']['text']} in the simulated baseline"
         )
-        notes.append(f"Mean wait: {sides}. {waits['why']}")
+        notes.append(f"Mean wait of {waits['jobs']:,} jobs: {sides}. {waits['why']}")
     return SavedResult(
         provenance=provenance,
         findings=tuple(answer["findings"]),

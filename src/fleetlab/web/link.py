@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from fleetlab.core import WorkloadError
+from fleetlab.core.addresses import query_pairs, query_words
 from fleetlab.core.names import clip, lookup
-from fleetlab.core.scenario import Scenario, query_pairs, query_words
+from fleetlab.core.scenario import Scenario
 from fleetlab.web.traces import DEFAULT_TRACE, check_name
 
 VERSION = "1"

@@ -54,12 +54,11 @@ class AllocationRow(TypedDict):
 
 
 class RecordedWait(TypedDict):
-    """The mean wait that the log recorded beside that of the simulated baseline, and why they differ."""
+    """The mean wait that the log recorded beside that of the same jobs in the baseline, and why they differ."""
 
+    jobs: int
     recorded: Quantity
-    recorded_jobs: int
     simulated: Quantity
-    simulated_jobs: int
     why: str
 
 

@@ -220,8 +220,8 @@
   function recorded(r) {
     $("recorded").hidden = !r;
     if (!r) return;
-    const side = (name, quantity, jobs) => el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, quantity.text), el("span", { className: "soft" }, ` ${jobs.toLocaleString("en")} jobs`)));
-    $("recorded-waits").replaceChildren(side("recorded in the log", r.recorded, r.recorded_jobs), side("simulated (baseline)", r.simulated, r.simulated_jobs));
+    const side = (name, quantity) => el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, quantity.text), el("span", { className: "soft" }, ` ${r.jobs.toLocaleString("en")} jobs`)));
+    $("recorded-waits").replaceChildren(side("recorded in the log", r.recorded), side("simulated (baseline)", r.simulated));
     $("recorded-why").textContent = r.why;
   }
   const percentage = (v) => (v === null ? "–" : `${(100 * v).toFixed(1)} %`);

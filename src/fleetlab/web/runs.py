@@ -58,7 +58,7 @@ def run_scenario(
         "refused": dict(run.refused.group_by("reason").len().sort("reason").iter_rows()),
         "gpu_time_that_cannot_run": _gpu_time(jobs[cannot_run]) / (_gpu_time(jobs) or 1.0),
         "completed": pack(np.isin(jobs["job"].to_numpy(), done["job"].to_numpy(), assume_unique=True)),
-        "waits": {"simulated": _mean(done["wait"]), "recorded": _mean(_recorded(scenario))},
+        "waits": run.recorded.select(pl.len().alias("jobs"), pl.col("recorded", "simulated").mean()).row(0, named=True),
         "jobs": jobs.height,
         "span": float(jobs["submit"].max() or 0.0),  # type: ignore[arg-type]
     }
@@ -83,17 +83,6 @@ def completed_by_both(base: Mapping[str, Any], now: Mapping[str, Any]) -> NDArra
 
 def _gpu_time(jobs: pl.DataFrame) -> float:
     return float(jobs.select((pl.col("runtime") * pl.col("gpu_milli") * pl.col("instances")).sum()).item())
-
-
-def _recorded(scenario: Scenario) -> pl.Series:
-    """Return the waits that the log recorded; none where every start equals the submission."""
-    jobs = scenario.trace.workload.frame
-    waits = (jobs["start"] - jobs["submit"]).drop_nulls()
-    return waits if waits.sum() else waits.clear()
-
-
-def _mean(waits: pl.Series) -> dict[str, Any]:
-    return {"mean": waits.mean(), "jobs": len(waits)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {
 
 def _trace(request: Mapping[str, Any], channel: Channel) -> Any:  # noqa: ANN401
     """Return the trace of a request, from memory if it has not changed since."""
-    from fleetlab.core.scenario import open_trace as open_by_name
+    from fleetlab.core.data import open_trace as open_by_name
 
     key = request["trace"]
     if key in _traces:

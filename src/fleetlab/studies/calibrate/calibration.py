@@ -19,8 +19,8 @@ from fleetlab.core.coverage import Coverage
 from fleetlab.core.files import atomic_write
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
-from fleetlab.core.scenario import BUILTIN, ScenarioLike
-from fleetlab.core.words import EVENT, WORDS
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.core.words import BUILTIN, EVENT, WORDS
 from fleetlab.sim import simulate
 from fleetlab.stats import Floats
 from fleetlab.studies.calibrate.findings import findings, first_line, statement

@@ -15,8 +15,8 @@ import polars as pl
 
 from fleetlab.core import Progress, Scenario, Workload, WorkloadError
 from fleetlab.core.catalog import ESTIMATES
+from fleetlab.core.data import Data
 from fleetlab.core.names import lookup
-from fleetlab.core.scenario import Data
 from fleetlab.core.words import WORDS, Opaque, plain, text
 from fleetlab.sim import simulate
 from fleetlab.studies.code_version import code_version

@@ -13,7 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import FleetlabError, Progress, Provenance, Trace, TraceError
-from fleetlab.core.scenario import BUILTIN, Data
+from fleetlab.core.data import Data
+from fleetlab.core.words import BUILTIN
 
 # How a seed changes the jobs: a new synthetic trace; other arrivals of the same kind; not at all.
 RESAMPLINGS = ("synthesize", "blocks", "none")

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
 from fleetlab.core import Cluster, Scenario, Words, WorkloadError, toml
+from fleetlab.core.addresses import beside
 from fleetlab.core.names import clip, lookup
-from fleetlab.core.scenario import ScenarioLike, beside
+from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import WORDS, check
 from fleetlab.studies.sweep.seeds import Seeds
 from fleetlab.studies.sweep.sources import RESAMPLINGS
