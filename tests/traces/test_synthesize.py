@@ -42,6 +42,11 @@ def verdicts(trace):
     return check(trace).frame
 
 
+def assigned(trace):
+    """The GPU type that each job was assigned."""
+    return trace.names.collect()["gpu_type"]
+
+
 # -- what was published ------------------------------------------------------------------------------------------
 
 
@@ -85,13 +90,13 @@ def test_a_check_notices_when_every_job_runs_a_fifth_longer(trace):
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("by", [1.3, 1 / 1.3])
 def test_a_check_notices_when_jobs_of_one_type_run_longer_or_shorter(trace, type, by):
-    mine = pl.col("gpu_types").list.first() == type
+    mine = (assigned(trace) == type).fill_null(value=False)
     assert missed(trace, runtime=pl.when(mine).then((pl.col("runtime") * by).round()).otherwise("runtime")).len()
 
 
 def test_a_check_notices_a_curve_that_is_off_on_v100_alone():
-    trace = synthesize("pai2020", jobs=200_000, seed=0)
-    longer = pl.when(pl.col("gpu_types").list.first() == "V100").then((pl.col("runtime") * 1.3).round())
+    trace = synthesize("pai2020", jobs=300_000, seed=0)
+    longer = pl.when(assigned(trace) == "V100").then((pl.col("runtime") * 1.3).round())
     assert (
         missed(trace, runtime=longer.otherwise("runtime")).str.starts_with("run time of completed jobs, V100, ").any()
     )
@@ -103,8 +108,8 @@ def test_a_check_notices_waits_that_are_longer(trace):
 
 
 def test_a_check_notices_waits_that_are_dealt_to_jobs_by_lot(trace):
-    waited = trace.workload.frame.select("gpu_types", "gpu_milli", wait=pl.col("start") - pl.col("submit"))
-    wait = waited.select(pl.col("wait").shuffle(seed=0).over("gpu_types", "gpu_milli"))["wait"]
+    waited = trace.workload.frame.select("gpu_milli", type=assigned(trace), wait=pl.col("start") - pl.col("submit"))
+    wait = waited.select(pl.col("wait").shuffle(seed=0).over("type", "gpu_milli"))["wait"]
     found = missed(trace, start=pl.col("submit") + wait)
     assert found.str.ends_with("of JCT").sum() > 10
     # Who waits matters to no other number but those of instances.
@@ -214,7 +219,7 @@ def test_a_job_ends_its_run_time_after_it_starts(trace):
 
 def test_every_gang_could_start_on_the_empty_nodes_of_its_type(trace):
     nodes = trace.cluster.frame.group_by("gpu_type", "gpus", "cpu_milli", "memory_mib").len()
-    f = trace.workload.frame.filter(pl.col("gpu_milli") > 0).with_columns(type=pl.col("gpu_types").list.first())
+    f = trace.workload.frame.with_columns(type=assigned(trace)).filter(pl.col("gpu_milli") > 0)
     shapes = f.select("instances", "gpu_milli", "cpu_milli", "memory_mib", "type").unique()
     rooms = shapes.join(nodes, left_on="type", right_on="gpu_type", suffix="_node").with_columns(
         room=pl.min_horizontal(
@@ -247,10 +252,58 @@ def test_a_group_is_no_longer_or_shorter_for_being_large(trace):
 
 
 def test_the_groups_of_a_user_run_more_alike_than_those_of_others(trace):
-    f = trace.workload.frame.filter(pl.col("instances") == 1, pl.col("gpu_types").list.first() == "MISC")
+    f = trace.workload.frame.filter(pl.col("instances") == 1, assigned(trace) == "MISC")
     groups = f.group_by("user", "group").agg(pl.col("runtime").log().mean()).drop_nulls()
     apart = groups.group_by("user").agg(pl.col("runtime").std()).drop_nulls()["runtime"]
     assert apart.mean() < 0.6 * groups["runtime"].std()
+
+
+def test_a_users_jobs_on_one_type_tell_of_those_on_another(trace):
+    f = trace.workload.frame.filter(pl.col("instances") == 1).with_columns(log=pl.col("runtime").log())
+    types = assigned(trace).filter(trace.workload.frame["instances"] == 1)
+    by_type = f.with_columns(type=types).drop_nulls("log").group_by("user", "type").agg(pl.len(), pl.col("log").mean())
+    some = by_type.filter(pl.col("len") >= 10).pivot("type", index="user", values="log")
+    assert some.select(pl.corr("MISC", "T4", method="spearman")).item() > 0.7
+
+
+# -- types and shares of a GPU -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("constrained", [0.0, 0.02, 0.33, 1.0])
+def test_a_share_of_the_gpu_jobs_may_use_one_type_only_those_on_v100s_first(constrained):
+    made = synthesize("pai2020", jobs=30_000, constrained=constrained)
+    gpu = made.workload.frame.with_columns(type=assigned(made)).filter(pl.col("gpu_milli") > 0)
+    only = gpu.filter(pl.col("gpu_types").list.len() > 0)
+    assert only.height / gpu.height == pytest.approx(constrained, abs=0.002)
+    assert (only["gpu_types"].list.first() == only["type"]).all()
+    high = gpu.filter(pl.col("type").is_in(["V100", "V100M32"]))
+    pinned = (high["gpu_types"].list.len() > 0).mean()
+    assert pinned == 1.0 if constrained >= 0.33 else (only["type"].str.starts_with("V100")).all()
+    # A group's jobs ask alike.
+    assert gpu.group_by("group").agg(pl.col("gpu_types").list.len().n_unique())["gpu_types"].max() == 1
+
+
+def test_constraints_change_nothing_else():
+    few, all_of_them = (synthesize("pai2020", jobs=5000, constrained=c).workload.frame for c in (0.1, 1.0))
+    assert few.drop("gpu_types").equals(all_of_them.drop("gpu_types"))
+
+
+@pytest.mark.parametrize("constrained", [-0.1, 1.1, float("nan"), "a", True])
+def test_a_share_that_is_none_is_refused(constrained):
+    with pytest.raises(TraceError, match="`constrained` is not a share of the GPU jobs"):
+        synthesize("pai2020", jobs=100, constrained=constrained)
+
+
+def test_some_groups_ask_for_two_gpu_shares_and_run_for_other_times_with_each(trace):
+    f = trace.workload.frame.filter(pl.col("gpu_milli") > 0, pl.col("runtime") > 0)
+    shares = f.group_by("group").agg(pl.col("gpu_milli").n_unique().alias("shares"), pl.col("user").n_unique())
+    assert shares["shares"].max() == 2
+    assert shares["user"].max() == 1
+    two = f.filter(pl.col("group").is_in(shares.filter(pl.col("shares") == 2)["group"].implode()))
+    assert 0.02 < two.height / f.height < 0.12
+    halves = two.group_by("group", "gpu_milli").agg(pl.col("runtime").log().mean())
+    apart = halves.group_by("group").agg((pl.col("runtime").max() - pl.col("runtime").min()).alias("apart"))
+    assert apart["apart"].median() > 0.3  # by a third and more
 
 
 DIGEST = """

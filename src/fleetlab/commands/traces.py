@@ -114,6 +114,7 @@ def synthesize(
     *,
     jobs: int | None = None,
     days: float | None = None,
+    constrained: float | None = None,
     seed: Seed = 0,
     out: Path | None = None,
     json: Json = False,
@@ -128,6 +129,8 @@ def synthesize(
         Number of jobs (default: 100,000).
     days
         Days that the submissions span (default: as many as on the real cluster).
+    constrained
+        Share of the GPU jobs that may use one GPU type only, those on V100s first (default: 0.33).
     out
         Folder to save it in.
     """
@@ -137,8 +140,9 @@ def synthesize(
     if out is not None:
         may_hold(out)
     with progress("jobs") as bar:
-        count = {} if jobs is None else {"jobs": jobs}
-        trace = fleetlab.synthesize(name, **count, days=days, seed=seed, progress=bar)
+        given = {"jobs": jobs, "constrained": constrained}
+        told = {word: value for word, value in given.items() if value is not None}
+        trace = fleetlab.synthesize(name, **told, days=days, seed=seed, progress=bar)  # type: ignore[arg-type]
         if out is not None:
             trace.save(out)
     show(trace, json=json)

@@ -36,7 +36,8 @@ class TraceColumns:
     def of(cls, trace: Trace) -> TraceColumns:
         """Take a trace apart."""
         f = trace.workload.frame
-        type = f["gpu_types"].list.first()
+        assert trace.names is not None
+        type = trace.names.select("gpu_type").collect()["gpu_type"]
         codes = type.replace_strict(list(TYPES), list(range(len(TYPES))), default=CPU_ONLY, return_dtype=pl.Int64)
         return cls(
             f["submit"].to_numpy(),

@@ -15,15 +15,31 @@ SWAY = 0.6  # of what makes an hour differ from day to day, how much the whole d
 NOISE = 0.75  # of that difference, what the weekend does not explain
 LONGEST = 0.6  # of the way from median to quartile, by which the emptiest hour is below the lower quartile
 
-AGAIN = 0.97  # the chance that a group's next job comes in the same burst as its last
+AGAIN = 0.93  # the chance that a user's next job comes in the same burst as the last
 GAPS = np.array([0.6, 0.2, 0.1, 0.05, 0.05])  # of seconds 0 to 4 between jobs of a burst
 
 
-def submissions(group: Ints, days: float, rng: np.random.Generator) -> Floats:
-    """Submission times of jobs, which stand group by group, in whole seconds from midnight of the first day."""
+def submissions(group: Ints, user: Ints, days: float, rng: np.random.Generator) -> Floats:
+    """Submission times of jobs, which stand group by group, in whole seconds from midnight of the first day.
+
+    A burst has jobs of several groups of one user, as a pipeline submits them: so a group comes again in other bursts,
+    when its earlier jobs have ended.
+    """
     jobs = len(group)
     hours = _hours(days, rng)
-    fresh = np.append(True, group[1:] != group[:-1]) | (rng.random(jobs) > AGAIN)
+    sizes = np.bincount(group)
+    first = np.cumsum(sizes) - sizes
+    along = (np.arange(jobs) - first[group] + rng.random(jobs)) / sizes[group]
+    order = np.lexsort((along, user))
+    times = np.empty(jobs)
+    times[order] = _in_bursts(user[order], hours, days, rng)
+    return times
+
+
+def _in_bursts(user: Ints, hours: Floats, days: float, rng: np.random.Generator) -> Floats:
+    """Cut the jobs of each user, as they stand, into bursts, and lay those along the hours."""
+    jobs = len(user)
+    fresh = np.append(True, user[1:] != user[:-1]) | (rng.random(jobs) > AGAIN)
     burst = np.cumsum(fresh) - 1
     sizes = np.bincount(burst)
     start = _starts(sizes, hours, days, rng)

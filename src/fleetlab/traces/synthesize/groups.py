@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetlab.traces.synthesize.bins import summed
-from fleetlab.traces.synthesize.joint_law import Floats, Ints
+from fleetlab.traces.synthesize.joint_law import Bools, Floats, Ints
 from fleetlab.traces.synthesize.laws import FULL, LAWS, PRINTED, curve
 from fleetlab.traces.synthesize.requests import RequestShapes
 
@@ -24,27 +24,66 @@ GANG_SHARE = np.array([0.06, 0.075, 0.22, 0.40, 0.30])
 
 
 STAYS = 16  # jobs of a group after which its CPUs and memory may change
+TWO = 0.12  # of the groups of several jobs, those that ask now for one GPU share and now for another
+FEWEST, LARGEST = 4, 200  # jobs of such a group: of larger ones there are few, and halves of one size are not found
+WINDOW = 32  # halves of about one size, of which those with different GPU shares become one group
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One entry a group: how often it runs, of which kind of shape, and whose it is."""
+    """One entry a group, or a half of one: how often it runs, of which kind of shape, and whose it is."""
 
     jobs: Ints
     kind: Ints
     user: Ints
+    name: Ints  # the same for both halves of a group
+    second: Bools  # whether it is the second half of a group
 
 
 def groups(jobs: int, shapes: RequestShapes, rng: np.random.Generator) -> Groups:
-    """Make groups with `jobs` jobs in all, give each a size, GPU share and type, and a user."""
-    sizes = group_sizes(jobs)
-    kind = deal(sizes, summed(shapes.kind, shapes.share), rng)
-    gang = shapes.instances[shapes.first[kind]] > 1
-    users, share = _users(jobs, int(sizes[gang].sum()))
-    user = np.empty(len(sizes), dtype=np.int64)
-    user[gang] = deal(sizes[gang], users * share, rng)
-    user[~gang] = deal(sizes[~gang], users * (1 - share), rng)
-    return Groups(sizes, kind, user)
+    """Make groups with `jobs` jobs in all, give each a size, GPU share and type, and a user.
+
+    Some have two GPU shares: their halves are dealt as groups, and those of one size and type are put together.
+    """
+    parts, is_half = _halved(group_sizes(jobs), rng)
+    kind = deal(parts, summed(shapes.kind, shapes.share), rng)
+    row = shapes.first[kind]
+    first = _paired(np.flatnonzero(is_half), shapes, row, rng, np.arange(len(parts)))
+    second = first != np.arange(len(parts))
+    sizes = summed(first, parts, len(parts)).astype(np.int64)
+    gang, user = shapes.instances[row] > 1, np.empty(len(parts), dtype=np.int64)
+    users, share = _users(jobs, int(parts[gang].sum()))
+    for some, room in ((gang, users * share), (~gang, users * (1 - share))):
+        whole = np.flatnonzero(some & ~second)
+        whole = whole[np.argsort(-sizes[whole], kind="stable")]
+        user[whole] = deal(sizes[whole], room, rng)
+    _, name = np.unique(first, return_inverse=True)
+    return Groups(parts, kind, user[first], name, second)
+
+
+def _halved(sizes: Ints, rng: np.random.Generator) -> tuple[Ints, Bools]:
+    """Cut some groups in two; return all, largest first, and which are halves."""
+    two = (sizes >= FEWEST) & (sizes <= LARGEST) & (rng.random(len(sizes)) < TWO)
+    half = sizes[two] // 2
+    parts = np.concatenate([sizes[~two], half, sizes[two] - half])
+    is_half = np.arange(len(parts)) >= np.count_nonzero(~two)
+    order = np.argsort(-parts, kind="stable")
+    return parts[order], is_half[order]
+
+
+def _paired(halves: Ints, shapes: RequestShapes, row: Ints, rng: np.random.Generator, first: Ints) -> Ints:
+    """Pair halves of one type and about one size that ask for different GPU shares; give each the first of its pair."""
+    gang = shapes.instances[row[halves]] > 1
+    where = shapes.type[row[halves]] * 2 + gang
+    first = first.copy()
+    for place in np.unique(where):
+        mine = halves[where == place]  # largest first
+        for start in range(0, len(mine) - 1, WINDOW):
+            window = mine[start : start + WINDOW]
+            window = window[np.lexsort((rng.random(len(window)), shapes.gpu_milli[row[window]]))]
+            middle = len(window) // 2
+            first[window[middle : 2 * middle]] = window[:middle]
+    return first
 
 
 def job_shapes(parts: Groups, shapes: RequestShapes, rng: np.random.Generator) -> Ints:

@@ -26,7 +26,8 @@ STEADINESS = np.array([0.43, 0.35, 0.22])
 SPREAD = np.array([0.05, 0.15, 0.8])
 ALIKE = 64  # groups of about one weight that share out the quantiles among them
 
-NEAR = 0.1  # how far the groups of a user lie about the user's own place, of the way from the shortest to the longest
+NEAR = 0.02  # how far the groups of a user lie about the user's own place, of the way from the shortest to the longest
+OTHER = 0.5  # how far the second half of a group may lie from the first, to both sides together
 HELD = tuple(TYPES.index(name) for name in PRINTED["gpus_allocated"])  # types of which it is published
 EVEN = 0.04  # the part by which what a type's jobs hold may miss its mean
 # How often run times are drawn for that: at least, at most, and how many in all; of fewer jobs more is left to chance.
@@ -97,7 +98,7 @@ class TypeGroups:
     jobs: Ints
     pool: Ints
     instances: Ints
-    user: Ints
+    place: Floats  # of its user: some run short jobs and some run long ones, on whatever type
 
 
 def sample_run_times(
@@ -110,11 +111,14 @@ def sample_run_times(
     type, instances = shapes.type[row], shapes.instances[row]
     asked, due = np.stack([shapes.gpu_milli, shapes.cpu_milli]) * shapes.instances, held_a_job()
     runtime, failed = np.full(len(of), np.nan), np.zeros(len(of), dtype=bool)
+    place = rng.random(int(groups.user.max()) + 1)[groups.user]
+    # With another GPU share a group runs for another time.
+    place = np.clip(place + groups.second * OTHER * (rng.random(len(place)) - 0.5), 0.0, 1.0)
     for k, stream in enumerate(rng.spawn(CPU_ONLY + 1)):
         mine, which = type == k, np.flatnonzero((type[of] == k) & known)
         if not len(which):
             continue
-        members = TypeGroups(groups.jobs[mine], pools(type, instances)[mine], instances[mine], groups.user[mine])
+        members = TypeGroups(groups.jobs[mine], pools(type, instances)[mine], instances[mine], place[mine])
         mine_of = (np.cumsum(mine) - 1)[of[which]]
         wanted = due[:, k] * np.count_nonzero(known) if k in HELD else None
         runtime[which], bin = _spread_evenly(members, mine_of, asked[:, shape[which]], wanted, stream)
@@ -140,10 +144,11 @@ def _spread_evenly(
     another two thirds.
     """
     if wanted is None:
-        return _drawn(members, of, rng)
+        return _drawn(members, of, NEAR, rng)
     nearest = np.inf
-    for _ in range(min(max(WORK // len(of), LEAST), MOST)):
-        value, bin = _drawn(members, of, rng)
+    for k in range(min(max(WORK // len(of), LEAST), MOST)):
+        # A user of large gangs may run for too long or too short a time: the farther off, the more chance decides.
+        value, bin = _drawn(members, of, NEAR * (1 + k), rng)
         miss = float(np.abs(asked @ value / wanted - 1).max())
         if miss < nearest:
             nearest, kept = miss, (value, bin)
@@ -152,10 +157,10 @@ def _spread_evenly(
     return kept
 
 
-def _drawn(members: TypeGroups, of: Ints, rng: np.random.Generator) -> tuple[Floats, Ints]:
+def _drawn(members: TypeGroups, of: Ints, near: float, rng: np.random.Generator) -> tuple[Floats, Ints]:
     """Whole seconds that each job runs, and the bin of the law that they are in."""
     both = run_times().sum(axis=1)
-    base, part = _bases(members, rng)
+    base, part = _bases(members, near, rng)
     heart, low, high = (
         np.log(drawn(both, EDGES, members.pool, at)[0]) for at in (base, base - part / 2, base + part / 2)
     )
@@ -168,7 +173,7 @@ def _drawn(members: TypeGroups, of: Ints, rng: np.random.Generator) -> tuple[Flo
     return np.maximum(1.0, np.rint(value)), bin
 
 
-def _bases(members: TypeGroups, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _bases(members: TypeGroups, near: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Give each group a quantile and a part of its pool, where all groups lie side by side in some order.
 
     Groups of like weight share out the order among them, so that no end of the law hangs on a few heavy ones.
@@ -179,8 +184,7 @@ def _bases(members: TypeGroups, rng: np.random.Generator) -> tuple[Floats, Float
     # Blocks must not cross pools.
     block[by_weight] = np.arange(len(pool)) // ALIKE
     _, block = np.unique(block * POOLS + pool, return_inverse=True)
-    # Each user has a place of its own, which the user's groups are near: some run short jobs and some run long ones.
-    score = rng.random(int(members.user.max()) + 1)[members.user] + NEAR * rng.random(len(pool))
+    score = members.place + near * rng.random(len(pool))
     order = np.lexsort((ranked(block, score), pool))
     total = summed(pool, members.jobs, POOLS)
     base = np.empty(len(pool))

@@ -11,9 +11,10 @@ from fleetlab.core import Provenance, Trace, TraceError, Workload
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.synthesize.arrivals import submissions
-from fleetlab.traces.synthesize.groups import Groups, groups, job_shapes
+from fleetlab.traces.synthesize.bins import summed
+from fleetlab.traces.synthesize.groups import Groups, deal, groups, job_shapes
 from fleetlab.traces.synthesize.joint_law import Bools, Ints
-from fleetlab.traces.synthesize.laws import A_DAY, EPOCH, TABLE, TYPES, ZONE, cluster
+from fleetlab.traces.synthesize.laws import A_DAY, CPU_ONLY, EPOCH, TABLE, TYPES, ZONE, cluster
 from fleetlab.traces.synthesize.requests import shapes
 from fleetlab.traces.synthesize.run_times import sample_run_times
 from fleetlab.traces.synthesize.usage import usage
@@ -24,12 +25,17 @@ JOBS = 100_000
 MOST_JOBS = 20_000_000
 MOST_DAYS = 36_500.0
 HOUR = 1 / 24
+# Of the GPU jobs of Alibaba's clusters a third name a GPU type ("Beware of Fragmentation", ATC'23). On PAI those on
+# V100s waited ten times as long as others ("MLaaS in the Wild"): they could not go elsewhere.
+CONSTRAINED = 0.33
+HIGH_END = ("V100", "V100M32")
 
 NOTES = (
     "synthetic: generated from published statistics of the PAI trace, no row is real",
     "`start` and `end` come from sampled waits, not from a schedule: they may exceed the capacity of the cluster",
     "`running` jobs occur throughout the trace: they have no end in the real log, so their runtime is unknown",
-    "every GPU job may use one GPU type only, as assigned in the real log",
+    "jobs that were assigned V100s, and some others, may use no other GPU type: {constrained:.0%} of the GPU jobs; "
+    "which jobs did is not published",
     "every job is its own parent; `usage` has one row per job, the mean over its instances",
     "GPU memory, disk, network and priority are not published: none is requested",
 )
@@ -40,27 +46,31 @@ def synthesize(
     *,
     jobs: int = JOBS,
     days: float | None = None,
+    constrained: float = CONSTRAINED,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Trace:
     """Make a trace with the published laws of a real one; without `days`, jobs come as often as they did there.
+
+    `constrained` is the share of the GPU jobs that may use one GPU type only, those on V100s first.
 
     >>> synthesize("pai2020", jobs=1000, seed=7)
     <Trace 1,000 jobs, 1,897 nodes, 0 rejects, synthesize:pai2020>
     """
     lookup("synthetic trace", str(name), NAMES, error=TraceError)
     span = _checked_span(jobs, days, seed)
-    frame, first = _jobs(jobs, span, seed, progress)
+    frame, first = _jobs(jobs, span, _checked_share(constrained), seed, progress)
     used = [c for c in frame.columns if c.startswith("used_")]
     source = f"synthesize:{name}"
-    workload = Workload.of(frame.drop(used), source=source, epoch=EPOCH + first, zone=ZONE)
+    workload = Workload.of(frame.drop("assigned", *used), source=source, epoch=EPOCH + first, zone=ZONE)
     progress("jobs", jobs, 1.0)
     return Trace(
         workload,
-        Provenance("synthesize", name, {"jobs": jobs, "days": days}, seed=seed),
+        Provenance("synthesize", name, {"jobs": jobs, "days": days, "constrained": constrained}, seed=seed),
         cluster=cluster(),
         usage=_used(frame.select("instances", "status", *used)),
-        notes=NOTES,
+        names=_assigned(frame),
+        notes=tuple(note.format(constrained=constrained) for note in NOTES),
     )
 
 
@@ -80,16 +90,23 @@ def _checked_span(jobs: int, days: float | None, seed: int) -> float:
     return float(days)
 
 
-def _jobs(jobs: int, days: float, seed: int, progress: Progress) -> tuple[pl.DataFrame, float]:
+def _checked_share(constrained: float) -> float:
+    if isinstance(constrained, bool) or not isinstance(constrained, int | float) or not 0 <= constrained <= 1:
+        msg = f"`constrained` is not a share of the GPU jobs, from 0 to 1: {constrained!r}"
+        raise TraceError(msg, hint=f"default: {CONSTRAINED}")
+    return float(constrained)
+
+
+def _jobs(jobs: int, days: float, constrained: float, seed: int, progress: Progress) -> tuple[pl.DataFrame, float]:
     """Make each part from a stream of chance of its own, so that changing one leaves the others as they are."""
-    who, when, how_long, ended, waited, *used = np.random.default_rng(seed).spawn(8)
+    who, when, how_long, ended, waited, *used, asked = np.random.default_rng(seed).spawn(9)
     progress("shapes", 0, 0.0)
     law = shapes()
     recurring = groups(jobs, law, who)
     group = np.repeat(np.arange(len(recurring.jobs)), recurring.jobs)
     shape = job_shapes(recurring, law, who)
     progress("submissions", jobs, 0.3)
-    submit = submissions(group, days, when)
+    submit = submissions(group, recurring.user[group], days, when)
     first = float(submit.min())
     progress("runtimes", jobs, 0.4)
     running, waiting = _open(jobs, ended)
@@ -112,8 +129,9 @@ def _jobs(jobs: int, days: float, seed: int, progress: Progress) -> tuple[pl.Dat
             },
         }
     )
+    only = _one_type_only(recurring, law.type[law.first[recurring.kind]], constrained, asked)
     frame = frame.with_columns(
-        _status(running, waiting, failed), *_names(recurring, group, law.type[shape])
+        _status(running, waiting, failed), *_names(recurring, group, law.type[shape], only[group])
     ).with_columns(pl.col("runtime", "start").fill_nan(None))
     # Ends of running jobs are lost anywhere in the log: that they ran until its end is not what it says.
     lost = pl.lit(None, dtype=pl.Float64)
@@ -136,12 +154,45 @@ def _status(running: Bools, waiting: Bools, failed: Bools) -> pl.Series:
     return pl.Series("status", ["completed", "failed", "running", "waiting"]).gather(code)
 
 
-def _names(recurring: Groups, group: Ints, type: Ints) -> list[pl.Series]:
-    """Names for users and groups, and the type that each job may run on."""
+def _one_type_only(parts: Groups, type: Ints, constrained: float, rng: np.random.Generator) -> Bools:
+    """Choose the groups whose jobs may use no other GPU type than the assigned one: those on V100s, then others."""
+    gpu = type < CPU_ONLY
+    high = gpu & np.isin(type, [TYPES.index(name) for name in HIGH_END])
+    wanted, only = constrained * parts.jobs[gpu].sum(), np.zeros(len(type), dtype=bool)
+    for some in (high, gpu & ~high):
+        of_name = summed(parts.name[some], parts.jobs[some], int(parts.name.max()) + 1).astype(np.int64)
+        names = np.flatnonzero(of_name)
+        names = names[np.argsort(-of_name[names], kind="stable")]
+        total = of_name[names].sum()
+        part = min(1.0, wanted / total) if total else 0.0
+        if part == 1.0:
+            only |= some
+        elif part > 0:
+            chosen = names[deal(of_name[names], np.array([part, 1.0 - part]), rng) == 0]
+            only |= some & np.isin(parts.name, chosen)
+        wanted -= part * total
+    return only
+
+
+def _names(recurring: Groups, group: Ints, type: Ints, only: Bools) -> list[pl.Series]:
+    """Names for users and groups, the type that each job was assigned, and those that it may use."""
     users = pl.Series("user", [f"user-{k}" for k in range(int(recurring.user.max()) + 1)], dtype=pl.Categorical)
-    groups = pl.Series("group", [f"group-{k}" for k in range(len(recurring.jobs))], dtype=pl.Categorical)
+    groups = pl.Series("group", [f"group-{k}" for k in range(int(recurring.name.max()) + 1)], dtype=pl.Categorical)
     types = pl.Series("gpu_types", [[t] for t in TYPES] + [[]], dtype=pl.List(pl.String))
-    return [users.gather(recurring.user[group]), groups.gather(group), types.gather(type)]
+    assigned = pl.Series("assigned", [*TYPES, None], dtype=pl.Categorical)
+    return [
+        users.gather(recurring.user[group]),
+        groups.gather(recurring.name[group]),
+        types.gather(np.where(only, type, CPU_ONLY)),
+        assigned.gather(type),
+    ]
+
+
+def _assigned(frame: pl.DataFrame) -> pl.LazyFrame:
+    """Name each job, with the GPU type that it was assigned."""
+    number = pl.int_range(pl.len(), dtype=pl.Int64)
+    name = pl.concat_str(pl.lit("job-"), number)
+    return frame.select(job=number, name=name, gpu_type=pl.col("assigned").cast(pl.String)).lazy()
 
 
 def _used(frame: pl.DataFrame) -> pl.LazyFrame:
