@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
+from fleetlab.describe.sections.limits import request_classes
 from fleetlab.describe.sections.recurrence import past_mean
 from fleetlab.report.draw.chart import ready
 from fleetlab.report.tables import _points
@@ -292,3 +293,92 @@ def test_duty_cycles_and_latencies_are_told_by_sample_and_container(fixtures):
     rows = {r["metric"]: r for r in found.tables()["container metrics"].to_dicts()}
     assert (rows["pod_gpu_duty_cycle"]["mean"], rows["pod_gpu_duty_cycle"]["containers"]) == (20, 1)
     assert told(found, "P50 latency of requests").value == 20
+
+
+@pytest.fixture
+def censored(traced):
+    """Until 40 s: rule 2 ends after 10 and 30 s, and one is seen for 20 s; without a rule one of another role ends."""
+    return traced(
+        submit=[0.0, 0.0, 20.0, 0.0], start=[0.0, 0.0, 20.0, 0.0], runtime=[10.0, 30.0, None, 40.0],
+        end=[10.0, 30.0, None, 40.0], status=["completed", "completed", "running", "completed"],
+        group=["H", "H", "H", "C"], app=["a", "a", "b", "a"], max_per_node=[2, 2, 2, 0],
+        series={"limits": pl.LazyFrame({"job": range(4), "disk_mib": [100] * 4})},
+    )  # fmt: skip
+
+
+def test_run_times_by_rule_count_those_that_still_run(censored):
+    tables = fleetlab.describe(censored, only=["services"]).tables()
+    ended = {r["rule"]: (r["count"], r["P50"]) for r in tables["runtime by rule"].to_dicts()}
+    assert ended == {"none": (1, 40), "2": (2, 10)}
+    # By hand: two of three outlive 10 s, and nobody 30 s.
+    row = {r["rule"]: r for r in tables["runtime by rule, Kaplan–Meier"].to_dicts()}["2"]
+    assert (row["count"], row["ended"], row["still running"], row["P50"]) == (3, 2, 1, 30)
+    assert row["restricted mean"] == pytest.approx(10 + 20 * 2 / 3)
+    rows = tables["runtime by rule and role, Kaplan–Meier"].to_dicts()
+    assert [(r["role"], r["rule"], r["count"], r["P50"]) for r in rows] == [("H", "2", 3, 30), ("C", "none", 1, 40)]
+
+
+def test_an_application_of_which_none_has_ended_is_ranked_first(censored):
+    found = fleetlab.describe(censored, only=["services"])
+    rows = found.tables()["runtime by application, Kaplan–Meier"].to_dicts()
+    assert [(r["application"], r["ended"], r["P50"]) for r in rows] == [("b", 0, None), ("a", 3, 30)]
+    assert any(s.startswith("1 of 2 applications run so long") for s in found.findings)
+
+
+def test_all_applications_are_ranked_and_fifteen_drawn(traced):
+    wait = np.repeat(np.arange(20.0), 2)
+    found = fleetlab.describe(
+        traced(
+            submit=np.zeros(40), start=wait, runtime=100 - wait, app=[f"app-{k:02}" for k in wait.astype(int)],
+            series={"limits": pl.LazyFrame({"job": range(40), "disk_mib": [0] * 40})},
+        ),
+        only=["services"],
+    )  # fmt: skip
+    order = [f"app-{k:02}" for k in range(20)]
+    assert found.tables()["delay by application"]["application"].to_list() == order[::-1]
+    assert found.tables()["runtime by application"]["application"].to_list() == order
+    assert found.figures()["delay by application"].frame["series"].n_unique() <= 15
+    assert "delay by rule" not in found.tables()
+
+
+@pytest.fixture
+def opposed(traced):
+    """In each role more RDMA goes with less delay; the role that asks for more waits longer."""
+    return traced(
+        submit=np.arange(4.0), start=np.arange(4.0) + np.array([20.0, 10.0, 40.0, 30.0]), runtime=[9.0] * 4,
+        group=["C", "C", "H", "H"], app=["a", "b", "a", "b"], rdma_milli=[100, 200, 300, 400],
+        disk_mib=[512, 512, 1024, 1024],
+        series={"limits": pl.LazyFrame({"job": range(4), "disk_mib": [1024] * 4, "rdma_milli": [400] * 4})},
+    )  # fmt: skip
+
+
+def test_an_effect_of_a_request_that_is_the_role_s_is_told_apart(opposed):
+    found = fleetlab.describe(opposed, only=["services"])
+    rdma, disk = found.tables()["requests and delay"].to_dicts()
+    # Ranks 1 2 3 4 and 2 1 4 3: 1 - 6·4/(4·15); in each role they are opposed.
+    assert (rdma["rank correlation"], rdma["within role"]) == pytest.approx((0.6, -1))
+    # Disk is the same for all of a role: nothing can be said within.
+    assert disk["rank correlation"] > 0.8
+    assert disk["within role"] is None
+    assert any(s.startswith("disk requests do not differ within a role") for s in found.findings)
+    rows = found.tables()["delay by RDMA request"].to_dicts()
+    assert [r["RDMA request, cards"] for r in rows] == ["0.1", "0.2", "0.3", "0.4"]
+    assert [r["mean"] for r in rows] == [20, 10, 40, 30]
+    assert [r["within role"] for r in rows] == [10, -10, 10, -10]
+    assert [(r["C, %"], r["H, %"]) for r in rows] == [(100, 0), (100, 0), (0, 100), (0, 100)]
+    rows = found.tables()["delay by disk request and role"].to_dicts()
+    assert [(r["role"], r["disk request"], r["mean"]) for r in rows] == [("C", "0.5", 15), ("H", "1", 35)]
+
+
+def test_requests_over_limits_are_told_by_role(opposed):
+    rows = fleetlab.describe(opposed, only=["services"]).tables()["request over limit by role"].to_dicts()
+    found = {(r["of"], r["role"]): (r["request over limit"], r["instances"]) for r in rows}
+    assert found == {("RDMA", "C"): (pytest.approx(0.375), 2), ("RDMA", "H"): (pytest.approx(0.875), 2),
+                     ("disk", "C"): (0.5, 2), ("disk", "H"): (1, 2)}  # fmt: skip
+
+
+def test_requests_of_many_values_are_cut_at_their_quartiles():
+    values = np.arange(1.0, 13.0)
+    code, names = request_classes(values, values < 13)
+    assert names == ["3 or less", "4 to 6", "7 to 9", "above 9"]
+    assert np.bincount(code).tolist() == [3, 3, 3, 3]

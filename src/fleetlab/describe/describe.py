@@ -69,7 +69,7 @@ def _profile(
     view, made = TraceView(trace, seed), []
     for k, name in enumerate(names):
         progress(f"{name} of {what}", k, k / len(names))
-        section = Section(name, like_pai=published.like_pai(w.source))
+        section = Section(name, trace=published.trace_of(w.source))
         if len(w) or name == "services":
             SECTIONS[name](view, section)
         else:
