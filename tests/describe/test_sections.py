@@ -218,6 +218,55 @@ def test_metrics_of_machines_are_weighed_by_time(fixtures):
     assert (rows["T4", "cpu_iowait"], rows["V100", "net_receive"]) == (0.003, 300)
 
 
+@pytest.fixture
+def measured(traced):
+    """Three nodes of 8 GPUs and one of 2, measured for two hours."""
+    nodes = pl.DataFrame(
+        {"node": ["a", "b", "c", "d"], "gpu_type": ["V100"] * 3 + ["T4"], "gpus": [8, 8, 8, 2],
+         "cpu_milli": [8000] * 4, "memory_mib": [1000] * 4},
+    )  # fmt: skip
+    metric = pl.LazyFrame(
+        {"node": ["a", "a", "b", "c", "d", "x"], "start": [0.0, HOUR, 0.0, 0.0, 0.0, 0.0],
+         "end": [HOUR, 2 * HOUR, 2 * HOUR, HOUR, HOUR, HOUR], "cpu": [10.0, 30.0, 20.0, 90.0, 5.0, 99.0],
+         "net_receive": [1.0] * 6, "num_worker": [1.0, 3.0, 2.0, 2.0, 4.0, 9.0]},
+    )  # fmt: skip
+    return traced(
+        submit=[0.0, 0.0], start=[0.0, 0.0], runtime=[HOUR, 2 * HOUR], gpu_milli=[1000, 1000], source="pai2020",
+        cluster=fleetlab.Cluster.of(nodes, source="by hand"), series={"machine_metric": metric},
+        usage=pl.LazyFrame(
+            {"job": [0, 1], "worker": [7, 8], "memory_mib": [100.0, 300.0], "gpu_memory_mib": [1024.0, 3072.0],
+             "max_gpu_memory_mib": [2048.0, 4096.0], "read_bytes": [1e9, 3e9]},
+            schema_overrides={"worker": pl.UInt64},
+        ),
+        placements=pl.LazyFrame(
+            {"job": [0, 1], "worker": [7, 8], "node": ["d", "d"], "start": [0.0, 0.0], "end": [HOUR, 2 * HOUR]},
+            schema_overrides={"worker": pl.UInt64},
+        ),
+    )  # fmt: skip
+
+
+def test_nodes_of_a_size_have_quantiles_over_nodes_and_over_hours(measured):
+    found = fleetlab.describe(measured, only=["machines"])
+    rows = {(r["nodes"], r["of"], r["quantile over"]): r for r in found.tables()["utilization by node size"].to_dicts()}
+    # By hand: the first hour has 10, 20 and 90, the second 30 and 20.
+    large = rows["8-GPU nodes", "CPU", "nodes in each hour"]
+    assert (large["count"], large["mean of P50, %"], large["mean of P90, %"]) == (3, 22.5, pytest.approx((76 + 29) / 2))
+    each = rows["8-GPU nodes", "CPU", "hours of each node"]
+    assert (each["mean of P50, %"], each["mean of P90, %"]) == pytest.approx((130 / 3, (28 + 20 + 90) / 3))
+    assert (large["P50, published"], large["P90, published"]) == (37, 77)
+    # Two workers in the first hour use 400 of 1,000 MiB, one in the second 300.
+    small = rows["2-GPU nodes", "memory", "nodes in each hour"]
+    assert (small["from"], small["mean of P50, %"]) == ("sum of workers", pytest.approx(35))
+    assert "GPU memory utilization of nodes" in missing(found)
+    assert found.figures()["P90 utilization of nodes"].frame.height
+
+
+def test_workers_of_a_node_are_told_by_its_type(measured):
+    rows = fleetlab.describe(measured, only=["machines"]).tables()["node metrics"].to_dicts()
+    workers = {r["type"]: (r["P50"], r["P90"], r["rows"]) for r in rows if r["metric"] == "num_worker"}
+    assert workers == {"V100": (2, 3, 4), "T4": (4, 4, 1)}
+
+
 # -- recurrence --------------------------------------------------------------------------------------------------------
 
 

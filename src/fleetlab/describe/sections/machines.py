@@ -14,6 +14,7 @@ from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
 from fleetlab.describe.occupancy import Occupancy
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.arrivals import MOST_POINTS
+from fleetlab.describe.sections.node_sizes import node_sizes
 from fleetlab.describe.trace_view import CPU_ONLY, HOUR, WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS
 from fleetlab.stats import POSITIVE, Floats, Ints
@@ -22,7 +23,7 @@ ALL = "all"
 ALLOCATED, USED = "allocated", "used"
 THERE = {"GPUs": ("gpus", 1), "CPUs": ("cpu_milli", WHOLE), "memory": ("memory_mib", 1024)}
 METRICS = {"cpu": "%", "gpu": "%", "cpu_usr": "%", "cpu_kernel": "%", "cpu_iowait": "%", "net_receive": "as logged",
-           "load_1": "processes"}  # fmt: skip
+           "load_1": "processes", "num_worker": "workers"}  # fmt: skip
 FULL = 100.0
 
 
@@ -37,6 +38,7 @@ def machines(view: TraceView, section: Section) -> None:
         section.tables["nodes"] = _nodes(cluster)
         _allocation(view, section, cluster)
         _cpus_by_gpu(view, section, cluster)
+        node_sizes(view, section, cluster)
     _metrics(view, section)
 
 

@@ -113,8 +113,7 @@ def _still_running(view: TraceView, section: Section) -> None:
         + (
             "most for longer than any ended job ran: their ends were likely not logged."
             if view.open_logs > OPEN
-            else f"with them the median runtime is {or_later(middle[0])} instead of "
-            f"{or_later(alone.quantile(0.5)[0])}."
+            else f"with them the median runtime is {or_later(middle[0])} instead of {or_later(alone.quantile(0.5)[0])}."
         )
     )
 
