@@ -431,3 +431,76 @@ def test_requests_of_many_values_are_cut_at_their_quartiles():
     code, names = request_classes(values, values < 13)
     assert names == ["3 or less", "4 to 6", "7 to 9", "above 9"]
     assert np.bincount(code).tolist() == [3, 3, 3, 3]
+
+
+# -- parents and tags --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def grouped(traced):
+    """Four parents until 100 s: of two jobs that ended, of one that failed, of one that runs, of one that waits."""
+    return traced(
+        submit=[0.0, 5.0, 10.0, 20.0, 30.0], start=[10.0, 5.0, 10.0, 40.0, None], end=[50.0, 100.0, 40.0, None, None],
+        runtime=[40.0, 95.0, 30.0, None, None], status=["completed", "completed", "failed", "running", "waiting"],
+        parent=[0, 0, 1, 2, 3], instances=[1, 2, 1, 1, 1], gpu_milli=[0, 500, 1000, 0, 0],
+        app=["bert", "bert", "ctr", None, None],
+    )  # fmt: skip
+
+
+def test_a_parent_lasts_from_its_first_submission_to_its_last_end(grouped):
+    found = fleetlab.describe(grouped, only=["parents"])
+    rows = {r["parents"]: r for r in found.tables()["JCT of parents"].to_dicts()}
+    assert {name: (r["count"], r["mean"]) for name, r in rows.items()} == {
+        "all": (2, 65), "1 job": (1, 30), "2 jobs": (1, 100),
+    }  # fmt: skip
+    waits = {r["parents"]: r["mean"] for r in found.tables()["wait of parents"].to_dicts()}
+    assert waits == pytest.approx({"all": (5 + 0 + 20) / 3, "1 job": 10, "2 jobs": 5})
+    sizes = {r["what"]: (r["mean"], r["largest"]) for r in found.tables()["size of parents"].to_dicts()}
+    assert sizes == {"jobs": (1.25, 2), "instances": (1.5, 3), "GPUs": (0.5, 1)}
+    # With the two that had not ended after 80 and 70 s: by hand, 3/4 outlive 30 s, nobody 100 s.
+    every = found.tables()["JCT of parents, Kaplan–Meier"].row(0, named=True)
+    assert (every["count"], every["still running"], every["P50"]) == (4, 2, 100)
+    assert every["restricted mean"] == pytest.approx(30 + 0.75 * 70)
+
+
+def test_a_parent_ends_as_the_worst_of_its_jobs(grouped):
+    rows = fleetlab.describe(grouped, only=["parents"]).tables()["status of parents"].to_dicts()
+    assert {r["status"]: (r["parents"], r["jobs"]) for r in rows} == {
+        "completed": (1, 2), "failed": (1, 1), "running": (1, 1), "waiting": (1, 1),
+    }  # fmt: skip
+
+
+def test_what_the_log_says_of_a_parent_comes_first(fixtures):
+    found = fleetlab.describe(fleetlab.read(fixtures / "pai2020" / "good", "pai2020"), only=["parents"])
+    # Its own row lasts from 1000 to 2000; its tasks from 1005 to 1985.
+    rows = {r["parents"]: r for r in found.tables()["JCT of parents"].to_dicts()}
+    assert (rows["2 jobs"]["mean"], rows["1 job"]["mean"]) == (1000, 400)
+    assert found.tables()["status of parents"]["parents"].to_list() == [1, 1, 1]
+
+
+def test_jobs_are_told_by_tag(grouped):
+    found = fleetlab.describe(grouped, only=["tags"])
+    rows = {r["workload tag"]: r for r in found.tables()["jobs by workload tag"].to_dicts()}
+    assert {name: (r["jobs"], r["instances"], r["ended"]) for name, r in rows.items()} == {
+        "bert": (2, 3, 2), "ctr": (1, 1, 1), "none": (2, 2, 0),
+    }  # fmt: skip
+    assert (rows["bert"]["GPU hours"], rows["ctr"]["GPU hours"]) == pytest.approx((95 / HOUR, 30 / HOUR))
+    assert rows["ctr"]["failed, % of ended"] == 100
+    assert told(found, "instances with a workload tag").value == pytest.approx(100 * 4 / 6)
+    assert "roles and frameworks" in missing(found)
+
+
+def test_roles_name_frameworks_where_they_do(fixtures):
+    trace = fleetlab.read(fixtures / "pai2020" / "good", "pai2020")
+    tables = fleetlab.describe(trace, only=["tags"]).tables()
+    assert dict(tables["jobs by role"].select("role", "jobs").iter_rows()) == {"worker": 2, "ps": 1, "tensorflow": 1}
+    assert dict(tables["jobs by framework"].select("framework", "jobs").iter_rows()) == {
+        "not named": 3,
+        "TensorFlow": 1,
+    }
+
+
+def test_traces_without_parents_and_tags_have_no_such_tables(confounded):
+    found = fleetlab.describe(confounded, only=["parents", "tags"])
+    assert list(found.tables()) == ["missing"]
+    assert missing(found) == ["parents", "workload tags"]
