@@ -216,6 +216,8 @@ def test_metrics_of_machines_are_weighed_by_time(fixtures):
     found = fleetlab.describe(fleetlab.read(fixtures / "pai2020" / "good", "pai2020"), only=["machines"])
     rows = {(r["type"], r["metric"]): r["P50"] for r in found.tables()["node metrics"].to_dicts()}
     assert (rows["T4", "cpu_iowait"], rows["V100", "net_receive"]) == (0.003, 300)
+    beside = {r["metric"]: r["P50, published"] for r in found.tables()["node metrics"].to_dicts() if r["type"] == "all"}
+    assert (beside["cpu_usr"], beside["net_receive"]) == (31, None)
 
 
 @pytest.fixture
@@ -263,8 +265,14 @@ def test_nodes_of_a_size_have_quantiles_over_nodes_and_over_hours(measured):
 
 def test_workers_of_a_node_are_told_by_its_type(measured):
     rows = fleetlab.describe(measured, only=["machines"]).tables()["node metrics"].to_dicts()
-    workers = {r["type"]: (r["P50"], r["P90"], r["rows"]) for r in rows if r["metric"] == "num_worker"}
-    assert workers == {"V100": (2, 3, 4), "T4": (4, 4, 1)}
+    workers = {r["type"]: (r["P50"], r["P95"], r["rows"]) for r in rows if r["metric"] == "num_worker"}
+    # Seven node hours with 1, 2, 2, 2, 3, 4 and 9 workers; `x` is no node of the cluster, and of no type.
+    assert workers == {"all": (2, 9, 6), "V100": (2, 3, 4), "T4": (4, 4, 1)}
+
+
+def test_gpu_memory_of_workers_is_told_as_mean_and_peak(measured):
+    rows = fleetlab.describe(measured, only=["requests"]).tables()["GPU memory used"].to_dicts()
+    assert [(r["what"], r["count"], r["mean"]) for r in rows] == [("mean over the run", 2, 2), ("peak", 2, 3)]
 
 
 # -- recurrence --------------------------------------------------------------------------------------------------------
