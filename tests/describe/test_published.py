@@ -190,6 +190,16 @@ def test_every_service_is_ranked_by_delay_and_by_run_time(dlrm):
 
 
 @pytest.mark.data
+def test_rules_and_sizes_of_services_are_those_of_the_published_instances(dlrm):
+    rules = by(dlrm.tables()["placement rules"], "rule", "instances")
+    assert rules == {"none": 12_248, "2": 6778, "4": 3588, "8": 724, "10": 469, "16": 64}
+    sizes = dlrm.tables()["instances per application"].row(0, named=True)
+    # The published median, 42, lies between the 78th and the 79th of 156; a quantile here is a value that occurs.
+    assert (sizes["count"], sizes["P50"], sizes["largest"]) == (156, 41, 2551)
+    assert sizes["P90"] == pytest.approx(433, rel=0.01)
+
+
+@pytest.mark.data
 def test_run_times_by_rule_are_told_within_roles(dlrm):
     ended = by(dlrm.tables()["runtime by rule"], "rule", "count")
     assert sum(ended.values()) == 12_390

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from fleetlab.describe.ecdf import Bools, Ecdf, table
+from fleetlab.describe.ecdf import Bools, Ecdf, ecdf, table
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.delays import classes, seen, survivals, with_tails
 from fleetlab.describe.sections.run_times import survival_table
@@ -23,6 +23,7 @@ def applications(view: TraceView, section: Section, what: str) -> None:
     if not apps:
         section.absent("applications", "not in the log")
         return
+    _sizes(section, apps)
     if np.isfinite(view.wait).any():
         curves = _drawn(view, section, "delay", view.wait, apps)
         rows = with_tails(table(curves, APP), view, [apps[c.series] for c in curves])
@@ -32,6 +33,14 @@ def applications(view: TraceView, section: Section, what: str) -> None:
         section.tables[f"{what} by {APP}"] = table(curves, APP).sort("P50", APP, descending=[True, False])
     if what == "runtime" and seen(view)[0].any():
         _ranked_survival(view, section, apps)
+
+
+def _sizes(section: Section, apps: dict[str, Bools]) -> None:
+    made = ecdf("applications", np.array([where.sum() for where in apps.values()], dtype=np.float64))
+    section.distributions(
+        f"instances per {APP}", [made] if made else [], title=f"Instances of an {APP}", unit="instances", of="what",
+        x=f"instances of an {APP}", y=f"share of {APP}s, %",
+    )  # fmt: skip
 
 
 def _drawn(view: TraceView, section: Section, what: str, values: Floats, apps: dict[str, Bools]) -> list[Ecdf]:

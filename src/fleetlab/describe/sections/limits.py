@@ -168,7 +168,8 @@ def request_classes(values: Floats, there: Bools) -> tuple[Ints, list[str]]:
         edges = np.unique(np.quantile(values[there], (0.25, 0.5, 0.75), method="inverted_cdf"))
         edges = edges[edges < distinct[-1]]
         code = np.searchsorted(edges, values)
-        between = [f"{a:g} to {b:g}" for a, b in zip(_next(distinct, edges[:-1]), edges[1:], strict=True)]
+        pairs = zip(_next(distinct, edges[:-1]), edges[1:], strict=True)
+        between = [f"{a:g} to {b:g}" if a < b else f"{a:g}" for a, b in pairs]
         names = [f"{edges[0]:g} or less", *between, f"above {edges[-1]:g}"]
     return np.where(there, code, -1).astype(np.int64), names
 

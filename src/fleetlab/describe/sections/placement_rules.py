@@ -28,8 +28,19 @@ def placement_rules(view: TraceView, section: Section) -> None:
         section.absent("placement rules", "no instance has one")
         return
     which = {str(r) if r else NO_RULE: rule == r for r in np.unique(rule).tolist()}
+    _counts(view, section, which)
     _delays(view, section, which)
     _run_times(view, section, which)
+
+
+def _counts(view: TraceView, section: Section, which: Classes) -> None:
+    """Instances by rule, those of unknown delay included, and the role they are of."""
+    every = np.ones(len(view.submit), dtype=bool)
+    code = np.select(list(which.values()), list(range(len(which)))).astype(np.int64)
+    counts = np.bincount(code, minlength=len(which))
+    table = pl.DataFrame({RULE: list(which), "instances": counts, "%": 100 * counts / len(code)})
+    shares = Strata.of(view, every).role_shares(code, len(which))
+    section.tables["placement rules"] = pl.concat([table, shares], how="horizontal")
 
 
 def _delays(view: TraceView, section: Section, which: Classes) -> None:

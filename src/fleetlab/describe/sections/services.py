@@ -51,7 +51,7 @@ def _delays(view: TraceView, section: Section, role: str) -> None:
     first, of_roles = estimates[0], estimates[2:]
     section.say("mean scheduling delay", first.mean, "s")
     worst = max(of_roles, key=lambda c: c.mean[0], default=first)
-    other = f" ({worst.series}:  {duration(worst.mean[0])})" if len(of_roles) > 1 else ""
+    other = f" ({worst.series}: {duration(worst.mean[0])})" if len(of_roles) > 1 else ""
     section.findings.append(
         f"The mean scheduling delay is {duration(first.mean[0])}{other}; {100 * first.zero:.3g} % have none; the "
         f"{TEN} longest make up {number(largest(view, None))} % of the sum."
