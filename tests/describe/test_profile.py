@@ -157,7 +157,7 @@ def test_what_was_published_has_a_source_each():
     told = known()
     sources = [c["source"] for figure in told["curves"].values() for c in figure.values()]
     sources += [x["source"] for part in ("hours", "numbers") for x in told[part].values()]
-    assert all("NSDI'22" in s or "cluster-trace-gpu-v2020" in s for s in sources)
+    assert all("NSDI'22" in s or "cluster-trace-gpu-v20" in s for s in sources)
     for figure in told["curves"].values():
         for c in figure.values():
             x, y = zip(*c["points"], strict=True)

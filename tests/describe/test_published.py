@@ -140,6 +140,76 @@ def test_only_disk_is_requested_below_its_limit(dlrm):
 
 
 @pytest.mark.data
+def test_disk_is_requested_below_its_limit_by_both_roles(dlrm):
+    rows = dlrm.tables()["request over limit by role"].filter(pl.col("of") == "disk")
+    assert by(rows, "role", "request over limit") == pytest.approx({"CN": 0.8429, "HN": 0.8573}, abs=5e-5)
+    assert by(rows, "role", "instances") == {"CN": 16_485, "HN": 7386}
+
+
+@pytest.mark.data
+def test_requests_by_role_are_those_of_the_published_table(dlrm):
+    rows = dlrm.tables()["requests by role"]
+    assert rows.height == 10
+    assert (rows["mean"] - rows["mean, published"]).abs().max() < 6e-4
+    quantiles = {(r["of"], r["role"]): (r["P10"], r["P50"], r["P90"]) for r in rows.to_dicts()}
+    assert quantiles["CPU", "CN"] == (48, 64, 96)
+    assert quantiles["CPU", "HN"] == (8, 8, 12)
+    assert quantiles["memory", "CN"] == (240, 320, 480)
+    assert quantiles["memory", "HN"] == (32, 40, 80)
+    assert (quantiles["RDMA", "CN"][1], quantiles["RDMA", "HN"][1]) == (0.01, 0.25)
+
+
+@pytest.mark.data
+def test_delays_and_run_times_lie_on_the_published_quantiles(dlrm):
+    rows = dlrm.tables()["published"]
+    assert rows["figure"].to_list() == ["delay by role", "runtime by role"]
+    assert (rows["within"] == rows["points"]).all()
+
+
+@pytest.mark.data
+def test_delays_by_request_are_told_within_roles(dlrm):
+    # Worked out from the file by plain sums.
+    rows = {(r["role"], r["RDMA request"]): r for r in dlrm.tables()["delay by RDMA request and role"].to_dicts()}
+    assert (rows["HN", "0.25"]["count"], rows["CN", "0.01"]["count"]) == (3815, 8858)
+    assert (rows["HN", "0.25"]["mean"], rows["CN", "0.01"]["mean"]) == pytest.approx((561.55, 99.39), abs=0.01)
+    assert (rows["HN", "0.5"]["mean"], rows["CN", "1"]["mean"]) == pytest.approx((23.51, 8.17), abs=0.01)
+    assert rows["HN", "0.75"]["P50"] == 41
+    effect = {r["request"]: r for r in dlrm.tables()["requests and delay"].to_dicts()}
+    assert effect["RDMA"]["within low"] < 0 < effect["RDMA"]["within high"]
+
+
+@pytest.mark.data
+def test_every_service_is_ranked_by_delay_and_by_run_time(dlrm):
+    delays, runs = (dlrm.tables()[f"{what} by application"] for what in ("delay", "runtime"))
+    assert delays.height == 156
+    assert delays["mean"].is_sorted(descending=True)
+    assert delays["count"].sum() == 16_591
+    assert runs["count"].sum() == 12_390
+    every = dlrm.tables()["runtime by application, Kaplan–Meier"]
+    assert (every["count"].sum(), every["still running"].sum(), every.height) == (16_591, 4201, 156)
+
+
+@pytest.mark.data
+def test_rules_and_sizes_of_services_are_those_of_the_published_instances(dlrm):
+    rules = by(dlrm.tables()["placement rules"], "rule", "instances")
+    assert rules == {"none": 12_248, "2": 6778, "4": 3588, "8": 724, "10": 469, "16": 64}
+    sizes = dlrm.tables()["instances per application"].row(0, named=True)
+    # The published median, 42, lies between the 78th and the 79th of 156; a quantile here is a value that occurs.
+    assert (sizes["count"], sizes["P50"], sizes["largest"]) == (156, 41, 2551)
+    assert sizes["P90"] == pytest.approx(433, rel=0.01)
+
+
+@pytest.mark.data
+def test_run_times_by_rule_are_told_within_roles(dlrm):
+    ended = by(dlrm.tables()["runtime by rule"], "rule", "count")
+    assert sum(ended.values()) == 12_390
+    rows = {(r["role"], r["rule"]): r for r in dlrm.tables()["runtime by rule and role, Kaplan–Meier"].to_dicts()}
+    assert len(rows) == 10
+    assert sum(r["still running"] for r in rows.values()) == 4201
+    assert rows["HN", "2"]["P50"] < rows["CN", "2"]["P50"]
+
+
+@pytest.mark.data
 def test_instances_alive_at_the_end_are_counted_in(dlrm):
     ended, still = dlrm.tables()["runtime, Kaplan–Meier"].to_dicts()
     assert (still["count"], still["ended"], still["still running"]) == (16_591, 12_390, 4201)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
+from fleetlab.describe.sections.limits import request_classes
 from fleetlab.describe.sections.recurrence import past_mean
 from fleetlab.report.draw.chart import ready
 from fleetlab.report.tables import _points
@@ -215,6 +216,63 @@ def test_metrics_of_machines_are_weighed_by_time(fixtures):
     found = fleetlab.describe(fleetlab.read(fixtures / "pai2020" / "good", "pai2020"), only=["machines"])
     rows = {(r["type"], r["metric"]): r["P50"] for r in found.tables()["node metrics"].to_dicts()}
     assert (rows["T4", "cpu_iowait"], rows["V100", "net_receive"]) == (0.003, 300)
+    beside = {r["metric"]: r["P50, published"] for r in found.tables()["node metrics"].to_dicts() if r["type"] == "all"}
+    assert (beside["cpu_usr"], beside["net_receive"]) == (31, None)
+
+
+@pytest.fixture
+def measured(traced):
+    """Three nodes of 8 GPUs and one of 2, measured for two hours."""
+    nodes = pl.DataFrame(
+        {"node": ["a", "b", "c", "d"], "gpu_type": ["V100"] * 3 + ["T4"], "gpus": [8, 8, 8, 2],
+         "cpu_milli": [8000] * 4, "memory_mib": [1000] * 4},
+    )  # fmt: skip
+    metric = pl.LazyFrame(
+        {"node": ["a", "a", "b", "c", "d", "x"], "start": [0.0, HOUR, 0.0, 0.0, 0.0, 0.0],
+         "end": [HOUR, 2 * HOUR, 2 * HOUR, HOUR, HOUR, HOUR], "cpu": [10.0, 30.0, 20.0, 90.0, 5.0, 99.0],
+         "net_receive": [1.0] * 6, "num_worker": [1.0, 3.0, 2.0, 2.0, 4.0, 9.0]},
+    )  # fmt: skip
+    return traced(
+        submit=[0.0, 0.0], start=[0.0, 0.0], runtime=[HOUR, 2 * HOUR], gpu_milli=[1000, 1000], source="pai2020",
+        cluster=fleetlab.Cluster.of(nodes, source="by hand"), series={"machine_metric": metric},
+        usage=pl.LazyFrame(
+            {"job": [0, 1], "worker": [7, 8], "memory_mib": [100.0, 300.0], "gpu_memory_mib": [1024.0, 3072.0],
+             "max_gpu_memory_mib": [2048.0, 4096.0], "read_bytes": [1e9, 3e9]},
+            schema_overrides={"worker": pl.UInt64},
+        ),
+        placements=pl.LazyFrame(
+            {"job": [0, 1], "worker": [7, 8], "node": ["d", "d"], "start": [0.0, 0.0], "end": [HOUR, 2 * HOUR]},
+            schema_overrides={"worker": pl.UInt64},
+        ),
+    )  # fmt: skip
+
+
+def test_nodes_of_a_size_have_quantiles_over_nodes_and_over_hours(measured):
+    found = fleetlab.describe(measured, only=["machines"])
+    rows = {(r["nodes"], r["of"], r["quantile over"]): r for r in found.tables()["utilization by node size"].to_dicts()}
+    # By hand: the first hour has 10, 20 and 90, the second 30 and 20.
+    large = rows["8-GPU nodes", "CPU", "nodes in each hour"]
+    assert (large["count"], large["mean of P50, %"], large["mean of P90, %"]) == (3, 22.5, pytest.approx((76 + 29) / 2))
+    each = rows["8-GPU nodes", "CPU", "hours of each node"]
+    assert (each["mean of P50, %"], each["mean of P90, %"]) == pytest.approx((130 / 3, (28 + 20 + 90) / 3))
+    assert (large["P50, published"], large["P90, published"]) == (37, 77)
+    # Two workers in the first hour use 400 of 1,000 MiB, one in the second 300.
+    small = rows["2-GPU nodes", "memory", "nodes in each hour"]
+    assert (small["from"], small["mean of P50, %"]) == ("sum of workers", pytest.approx(35))
+    assert "GPU memory utilization of nodes" in missing(found)
+    assert found.figures()["P90 utilization of nodes"].frame.height
+
+
+def test_workers_of_a_node_are_told_by_its_type(measured):
+    rows = fleetlab.describe(measured, only=["machines"]).tables()["node metrics"].to_dicts()
+    workers = {r["type"]: (r["P50"], r["P95"], r["rows"]) for r in rows if r["metric"] == "num_worker"}
+    # Seven node hours with 1, 2, 2, 2, 3, 4 and 9 workers; `x` is no node of the cluster, and of no type.
+    assert workers == {"all": (2, 9, 6), "V100": (2, 3, 4), "T4": (4, 4, 1)}
+
+
+def test_gpu_memory_of_workers_is_told_as_mean_and_peak(measured):
+    rows = fleetlab.describe(measured, only=["requests"]).tables()["GPU memory used"].to_dicts()
+    assert [(r["what"], r["count"], r["mean"]) for r in rows] == [("mean over the run", 2, 2), ("peak", 2, 3)]
 
 
 # -- recurrence --------------------------------------------------------------------------------------------------------
@@ -292,3 +350,165 @@ def test_duty_cycles_and_latencies_are_told_by_sample_and_container(fixtures):
     rows = {r["metric"]: r for r in found.tables()["container metrics"].to_dicts()}
     assert (rows["pod_gpu_duty_cycle"]["mean"], rows["pod_gpu_duty_cycle"]["containers"]) == (20, 1)
     assert told(found, "P50 latency of requests").value == 20
+
+
+@pytest.fixture
+def censored(traced):
+    """Until 40 s: rule 2 ends after 10 and 30 s, and one is seen for 20 s; without a rule one of another role ends."""
+    return traced(
+        submit=[0.0, 0.0, 20.0, 0.0], start=[0.0, 0.0, 20.0, 0.0], runtime=[10.0, 30.0, None, 40.0],
+        end=[10.0, 30.0, None, 40.0], status=["completed", "completed", "running", "completed"],
+        group=["H", "H", "H", "C"], app=["a", "a", "b", "a"], max_per_node=[2, 2, 2, 0],
+        series={"limits": pl.LazyFrame({"job": range(4), "disk_mib": [100] * 4})},
+    )  # fmt: skip
+
+
+def test_run_times_by_rule_count_those_that_still_run(censored):
+    tables = fleetlab.describe(censored, only=["services"]).tables()
+    ended = {r["rule"]: (r["count"], r["P50"]) for r in tables["runtime by rule"].to_dicts()}
+    assert ended == {"none": (1, 40), "2": (2, 10)}
+    # By hand: two of three outlive 10 s, and nobody 30 s.
+    row = {r["rule"]: r for r in tables["runtime by rule, Kaplan–Meier"].to_dicts()}["2"]
+    assert (row["count"], row["ended"], row["still running"], row["P50"]) == (3, 2, 1, 30)
+    assert row["restricted mean"] == pytest.approx(10 + 20 * 2 / 3)
+    rows = tables["runtime by rule and role, Kaplan–Meier"].to_dicts()
+    assert [(r["role"], r["rule"], r["count"], r["P50"]) for r in rows] == [("H", "2", 3, 30), ("C", "none", 1, 40)]
+
+
+def test_an_application_of_which_none_has_ended_is_ranked_first(censored):
+    found = fleetlab.describe(censored, only=["services"])
+    rows = found.tables()["runtime by application, Kaplan–Meier"].to_dicts()
+    assert [(r["application"], r["ended"], r["P50"]) for r in rows] == [("b", 0, None), ("a", 3, 30)]
+    assert any(s.startswith("1 of 2 applications run so long") for s in found.findings)
+
+
+def test_all_applications_are_ranked_and_fifteen_drawn(traced):
+    wait = np.repeat(np.arange(20.0), 2)
+    found = fleetlab.describe(
+        traced(
+            submit=np.zeros(40), start=wait, runtime=100 - wait, app=[f"app-{k:02}" for k in wait.astype(int)],
+            series={"limits": pl.LazyFrame({"job": range(40), "disk_mib": [0] * 40})},
+        ),
+        only=["services"],
+    )  # fmt: skip
+    order = [f"app-{k:02}" for k in range(20)]
+    assert found.tables()["delay by application"]["application"].to_list() == order[::-1]
+    assert found.tables()["runtime by application"]["application"].to_list() == order
+    assert found.figures()["delay by application"].frame["series"].n_unique() <= 15
+    assert "delay by rule" not in found.tables()
+
+
+@pytest.fixture
+def opposed(traced):
+    """In each role more RDMA goes with less delay; the role that asks for more waits longer."""
+    return traced(
+        submit=np.arange(4.0), start=np.arange(4.0) + np.array([20.0, 10.0, 40.0, 30.0]), runtime=[9.0] * 4,
+        group=["C", "C", "H", "H"], app=["a", "b", "a", "b"], rdma_milli=[100, 200, 300, 400],
+        disk_mib=[512, 512, 1024, 1024],
+        series={"limits": pl.LazyFrame({"job": range(4), "disk_mib": [1024] * 4, "rdma_milli": [400] * 4})},
+    )  # fmt: skip
+
+
+def test_an_effect_of_a_request_that_is_the_role_s_is_told_apart(opposed):
+    found = fleetlab.describe(opposed, only=["services"])
+    rdma, disk = found.tables()["requests and delay"].to_dicts()
+    # Ranks 1 2 3 4 and 2 1 4 3: 1 - 6·4/(4·15); in each role they are opposed.
+    assert (rdma["rank correlation"], rdma["within role"]) == pytest.approx((0.6, -1))
+    # Disk is the same for all of a role: nothing can be said within.
+    assert disk["rank correlation"] > 0.8
+    assert disk["within role"] is None
+    assert any(s.startswith("disk requests do not differ within a role") for s in found.findings)
+    rows = found.tables()["delay by RDMA request"].to_dicts()
+    assert [r["RDMA request, cards"] for r in rows] == ["0.1", "0.2", "0.3", "0.4"]
+    assert [r["mean"] for r in rows] == [20, 10, 40, 30]
+    assert [r["within role"] for r in rows] == [10, -10, 10, -10]
+    assert [(r["C, %"], r["H, %"]) for r in rows] == [(100, 0), (100, 0), (0, 100), (0, 100)]
+    rows = found.tables()["delay by disk request and role"].to_dicts()
+    assert [(r["role"], r["disk request"], r["mean"]) for r in rows] == [("C", "0.5", 15), ("H", "1", 35)]
+
+
+def test_requests_over_limits_are_told_by_role(opposed):
+    rows = fleetlab.describe(opposed, only=["services"]).tables()["request over limit by role"].to_dicts()
+    found = {(r["of"], r["role"]): (r["request over limit"], r["instances"]) for r in rows}
+    assert found == {("RDMA", "C"): (pytest.approx(0.375), 2), ("RDMA", "H"): (pytest.approx(0.875), 2),
+                     ("disk", "C"): (0.5, 2), ("disk", "H"): (1, 2)}  # fmt: skip
+
+
+def test_requests_of_many_values_are_cut_at_their_quartiles():
+    values = np.arange(1.0, 13.0)
+    code, names = request_classes(values, values < 13)
+    assert names == ["3 or less", "4 to 6", "7 to 9", "above 9"]
+    assert np.bincount(code).tolist() == [3, 3, 3, 3]
+
+
+# -- parents and tags --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def grouped(traced):
+    """Four parents until 100 s: of two jobs that ended, of one that failed, of one that runs, of one that waits."""
+    return traced(
+        submit=[0.0, 5.0, 10.0, 20.0, 30.0], start=[10.0, 5.0, 10.0, 40.0, None], end=[50.0, 100.0, 40.0, None, None],
+        runtime=[40.0, 95.0, 30.0, None, None], status=["completed", "completed", "failed", "running", "waiting"],
+        parent=[0, 0, 1, 2, 3], instances=[1, 2, 1, 1, 1], gpu_milli=[0, 500, 1000, 0, 0],
+        app=["bert", "bert", "ctr", None, None],
+    )  # fmt: skip
+
+
+def test_a_parent_lasts_from_its_first_submission_to_its_last_end(grouped):
+    found = fleetlab.describe(grouped, only=["parents"])
+    rows = {r["parents"]: r for r in found.tables()["JCT of parents"].to_dicts()}
+    assert {name: (r["count"], r["mean"]) for name, r in rows.items()} == {
+        "all": (2, 65), "1 job": (1, 30), "2 jobs": (1, 100),
+    }  # fmt: skip
+    waits = {r["parents"]: r["mean"] for r in found.tables()["wait of parents"].to_dicts()}
+    assert waits == pytest.approx({"all": (5 + 0 + 20) / 3, "1 job": 10, "2 jobs": 5})
+    sizes = {r["what"]: (r["mean"], r["largest"]) for r in found.tables()["size of parents"].to_dicts()}
+    assert sizes == {"jobs": (1.25, 2), "instances": (1.5, 3), "GPUs": (0.5, 1)}
+    # With the two that had not ended after 80 and 70 s: by hand, 3/4 outlive 30 s, nobody 100 s.
+    every = found.tables()["JCT of parents, Kaplan–Meier"].row(0, named=True)
+    assert (every["count"], every["still running"], every["P50"]) == (4, 2, 100)
+    assert every["restricted mean"] == pytest.approx(30 + 0.75 * 70)
+
+
+def test_a_parent_ends_as_the_worst_of_its_jobs(grouped):
+    rows = fleetlab.describe(grouped, only=["parents"]).tables()["status of parents"].to_dicts()
+    assert {r["status"]: (r["parents"], r["jobs"]) for r in rows} == {
+        "completed": (1, 2), "failed": (1, 1), "running": (1, 1), "waiting": (1, 1),
+    }  # fmt: skip
+
+
+def test_what_the_log_says_of_a_parent_comes_first(fixtures):
+    found = fleetlab.describe(fleetlab.read(fixtures / "pai2020" / "good", "pai2020"), only=["parents"])
+    # Its own row lasts from 1000 to 2000; its tasks from 1005 to 1985.
+    rows = {r["parents"]: r for r in found.tables()["JCT of parents"].to_dicts()}
+    assert (rows["2 jobs"]["mean"], rows["1 job"]["mean"]) == (1000, 400)
+    assert found.tables()["status of parents"]["parents"].to_list() == [1, 1, 1]
+
+
+def test_jobs_are_told_by_tag(grouped):
+    found = fleetlab.describe(grouped, only=["tags"])
+    rows = {r["workload tag"]: r for r in found.tables()["jobs by workload tag"].to_dicts()}
+    assert {name: (r["jobs"], r["instances"], r["ended"]) for name, r in rows.items()} == {
+        "bert": (2, 3, 2), "ctr": (1, 1, 1), "none": (2, 2, 0),
+    }  # fmt: skip
+    assert (rows["bert"]["GPU hours"], rows["ctr"]["GPU hours"]) == pytest.approx((95 / HOUR, 30 / HOUR))
+    assert rows["ctr"]["failed, % of ended"] == 100
+    assert told(found, "instances with a workload tag").value == pytest.approx(100 * 4 / 6)
+    assert "roles and frameworks" in missing(found)
+
+
+def test_roles_name_frameworks_where_they_do(fixtures):
+    trace = fleetlab.read(fixtures / "pai2020" / "good", "pai2020")
+    tables = fleetlab.describe(trace, only=["tags"]).tables()
+    assert dict(tables["jobs by role"].select("role", "jobs").iter_rows()) == {"worker": 2, "ps": 1, "tensorflow": 1}
+    assert dict(tables["jobs by framework"].select("framework", "jobs").iter_rows()) == {
+        "not named": 3,
+        "TensorFlow": 1,
+    }
+
+
+def test_traces_without_parents_and_tags_have_no_such_tables(confounded):
+    found = fleetlab.describe(confounded, only=["parents", "tags"])
+    assert list(found.tables()) == ["missing"]
+    assert missing(found) == ["parents", "workload tags"]

@@ -97,6 +97,13 @@ def test_what_machines_measured_is_kept_in_the_trace_s_own_time(trace):
     ]
 
 
+def test_what_the_job_table_says_is_kept_by_parent(trace, tmp_path):
+    expected = [(0, "completed", -5, 995), (1, "failed", 495, 895), (2, "running", 795, None)]
+    for one in (trace, fleetlab.Trace.load(trace.save(tmp_path / "saved"))):
+        assert one.series["parents"].collect().select("parent", "status", "submit", "end").rows() == expected
+        assert one.names.collect()["role"].to_list() == ["ps", "worker", "tensorflow", "worker"]
+
+
 def test_no_row_of_the_good_tables_is_lost_or_turned_away(trace):
     assert trace.counts.select("table", "rows", "kept", "rejected").sort("table").rows() == [
         ("pai_group_tag_table", 2, 2, 0),

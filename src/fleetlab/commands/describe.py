@@ -48,7 +48,7 @@ def describe(
         Another trace to compare with, figure by figure.
     only
         Sections to print in full, separated by commas: arrivals, runtimes, requests, machines, sharing, recurrence,
-        services (default: the findings of all sections).
+        parents, tags, services (default: the findings of all sections).
     """
     from fleetlab._screen import progress, show
 

@@ -12,11 +12,13 @@ from fleetlab.describe.profile import Profile
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.arrivals import arrivals
 from fleetlab.describe.sections.machines import machines
+from fleetlab.describe.sections.parents import parents
 from fleetlab.describe.sections.recurrence import recurrence
 from fleetlab.describe.sections.requests import requests
 from fleetlab.describe.sections.run_times import run_times
 from fleetlab.describe.sections.services import services
 from fleetlab.describe.sections.sharing import sharing
+from fleetlab.describe.sections.tags import tags
 from fleetlab.describe.trace_view import TraceView
 
 SECTIONS: dict[str, Callable[[TraceView, Section], None]] = {
@@ -26,6 +28,8 @@ SECTIONS: dict[str, Callable[[TraceView, Section], None]] = {
     "machines": machines,
     "sharing": sharing,
     "recurrence": recurrence,
+    "parents": parents,
+    "tags": tags,
     "services": services,
 }
 
@@ -69,7 +73,7 @@ def _profile(
     view, made = TraceView(trace, seed), []
     for k, name in enumerate(names):
         progress(f"{name} of {what}", k, k / len(names))
-        section = Section(name, like_pai=published.like_pai(w.source))
+        section = Section(name, trace=published.trace_of(w.source))
         if len(w) or name == "services":
             SECTIONS[name](view, section)
         else:

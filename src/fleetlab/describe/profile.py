@@ -42,8 +42,9 @@ class Profile(Result):
         tables: dict[str, pl.DataFrame] = {}
         if self.other is not None:
             tables["distances"] = comparison.distances(self.curves, self.other.curves, self.units)
-        if any(s.like_pai for s in self.sections) and (beside := published.beside(self.curves)).height:
-            tables["published"] = beside
+        for trace in sorted({s.trace for s in self.sections if s.has_published}):
+            if (beside := published.beside(self.curves, trace)).height:
+                tables["published"] = beside
         tables |= {name: frame for s in self.sections for name, frame in s.tables.items()}
         return tables | {"missing": self.missing}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -21,7 +21,7 @@ class Section:
     """What one section found; `compared` has the curves of each figure, `units` what they are measured in."""
 
     name: str
-    like_pai: bool = False  # draw what was published of PAI on the same axes
+    trace: str = ""  # the public trace that it is, or is made to be like: what was published of it stands beside
     estimates: list[Estimate] = field(default_factory=list)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
@@ -29,6 +29,20 @@ class Section:
     units: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def like_pai(self) -> bool:
+        """Is it the PAI trace, or made to be like it?"""
+        return self.trace == published.PAI
+
+    @property
+    def has_published(self) -> bool:
+        """Was anything published of this trace?"""
+        return self.trace in published.traces()
+
+    def published(self, name: str) -> Mapping[str, float]:
+        """Published numbers by name; none where they are of another trace."""
+        return published.numbers(name, self.trace)
 
     def say(self, metric: str, told: Interval, unit: str = "") -> None:
         """A number to say first."""
@@ -58,8 +72,9 @@ class Section:
             self.tables[name] = table(curves, of)
         self.compared[name], self.units[name] = list(curves), unit
         frame = pl.concat([_positive(c.points()) if log_x else c.points() for c in curves])
-        if self.like_pai:
-            frame = pl.concat([frame, published.points(name, [c.series for c in curves])], how="diagonal")
+        if self.has_published:
+            points = published.points(name, [c.series for c in curves], self.trace)
+            frame = pl.concat([frame, points.filter(pl.col("x") > 0) if log_x else points], how="diagonal")
         label = x or f"{name.split(' by ')[0].split(',')[0]}, {unit}"
         if frame.height:
             self.figures[name] = Figure(title, "line", frame, label, y, _alt(curves, unit), log_x=log_x)

@@ -14,6 +14,7 @@ from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
 from fleetlab.describe.occupancy import Occupancy
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.arrivals import MOST_POINTS
+from fleetlab.describe.sections.node_sizes import node_sizes
 from fleetlab.describe.trace_view import CPU_ONLY, HOUR, WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS
 from fleetlab.stats import POSITIVE, Floats, Ints
@@ -22,7 +23,7 @@ ALL = "all"
 ALLOCATED, USED = "allocated", "used"
 THERE = {"GPUs": ("gpus", 1), "CPUs": ("cpu_milli", WHOLE), "memory": ("memory_mib", 1024)}
 METRICS = {"cpu": "%", "gpu": "%", "cpu_usr": "%", "cpu_kernel": "%", "cpu_iowait": "%", "net_receive": "as logged",
-           "load_1": "processes"}  # fmt: skip
+           "load_1": "processes", "num_worker": "workers"}  # fmt: skip
 FULL = 100.0
 
 
@@ -37,6 +38,7 @@ def machines(view: TraceView, section: Section) -> None:
         section.tables["nodes"] = _nodes(cluster)
         _allocation(view, section, cluster)
         _cpus_by_gpu(view, section, cluster)
+        node_sizes(view, section, cluster)
     _metrics(view, section)
 
 
@@ -196,21 +198,21 @@ def _ratio_row(section: Section, kind: str, nodes: pl.DataFrame, view: TraceView
 
 
 def _metrics(view: TraceView, section: Section) -> None:
-    """Utilisation, network and I/O wait, where machines measured them."""
+    """Utilization, network, I/O wait and co-located workers, where nodes measured them."""
     series = view.trace.series.get("machine_metric")
     there = set(series.collect_schema().names()) if series is not None else set()
     wanted = [m for m in METRICS if m in there]
     if series is None or not wanted or not {"node", "start", "end"} <= there:
-        section.absent("network and I/O wait of nodes", "the trace has no node metrics")
+        section.absent("network, I/O wait and workers of nodes", "the trace has no node metrics")
         return
     frame = series.select("node", "start", "end", *wanted).collect()
     if view.trace.cluster is not None:
         kinds = view.trace.cluster.frame.select("node", type=pl.col("gpu_type").fill_null(CPU_ONLY))
         frame = frame.with_columns(pl.col("node").cast(pl.String)).join(kinds, on="node", how="left")
     else:
-        frame = frame.with_columns(type=pl.lit(ALL))
+        frame = frame.with_columns(type=pl.lit(None, dtype=pl.String))
     curves = {(kind, m): c for m in wanted for kind, c in _by_type(frame, m, view)}
-    rows = [_metric_row(kind, m, c) for (kind, m), c in curves.items()]
+    rows = [_metric_row(section, kind, m, c) for (kind, m), c in curves.items()]
     section.tables["node metrics"] = pl.DataFrame(rows, infer_schema_length=None)
     for m in wanted:
         of = [c for (_, metric), c in curves.items() if metric == m]
@@ -226,14 +228,14 @@ def _by_type(frame: pl.DataFrame, metric: str, view: TraceView) -> Iterator[tupl
     weights = np.maximum(np.nan_to_num(lasted), 1.0)
     blocks = view.blocks_at(np.nan_to_num(frame["start"].fill_null(0.0).to_numpy()))
     values = frame[metric].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    for kind in sorted(frame["type"].drop_nulls().unique().to_list()):
-        where = (frame["type"] == kind).fill_null(value=False).to_numpy()
+    for kind in (ALL, *sorted(frame["type"].drop_nulls().unique().to_list())):
+        where = None if kind == ALL else (frame["type"] == kind).fill_null(value=False).to_numpy()
         made = ecdf(kind, values, weights=weights, where=where, blocks=blocks)
         if made is not None:
             yield kind, made
 
 
-def _metric_row(kind: str, metric: str, c: Ecdf) -> dict[str, object]:
+def _metric_row(section: Section, kind: str, metric: str, c: Ecdf) -> dict[str, object]:
     row: dict[str, object] = {
         "type": kind,
         "metric": metric,
@@ -243,4 +245,7 @@ def _metric_row(kind: str, metric: str, c: Ecdf) -> dict[str, object]:
     }
     for name, told in (("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
         row |= dict(zip((name, f"{name} low", f"{name} high"), told, strict=True))
+    row["P95"] = c.quantiles[95][0]
+    if section.like_pai:
+        row["P50, published"] = published.numbers("node metrics").get(metric) if kind == ALL else None
     return row

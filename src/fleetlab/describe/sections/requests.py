@@ -17,6 +17,8 @@ from fleetlab.stats import Floats, Ints
 COMMON = 10  # shares of a GPU in a table, the most asked for
 KINDS = ("0", "(0,1)", "1", "2", "4", "8")  # of GPUs per instance, as the FGD paper cuts it
 OTHER = "other"
+GPU_MEMORY = {"gpu_memory_mib": "mean over the run", "max_gpu_memory_mib": "peak"}
+GIB = 1024.0  # MiB
 
 
 def requests(view: TraceView, section: Section) -> None:
@@ -28,6 +30,7 @@ def requests(view: TraceView, section: Section) -> None:
     for name in AMOUNTS:
         _amount(view, section, name, rows)
     _over_use(view, section)
+    _gpu_memory(view, section)
     _gangs(view, section)
     users(view, section)
     _priorities(view, section)
@@ -143,6 +146,26 @@ def _over_use(view: TraceView, section: Section) -> None:
     shares = [f"{number(100 * c.quantiles[50][0])} % of requested {c.series}" for c in curves]
     if shares:
         section.findings.append(f"Median usage is {', '.join(shares)}.")
+
+
+def _gpu_memory(view: TraceView, section: Section) -> None:
+    """GPU memory that workers used: lifetime means and peaks."""
+    usage = view.trace.usage
+    there = set(usage.collect_schema().names()) if usage is not None else set()
+    wanted = {column: name for column, name in GPU_MEMORY.items() if column in there}
+    if usage is None or not wanted or "job" not in there:
+        section.absent("GPU memory used", "the trace has no usage of it")
+        return
+    rows = usage.select("job", *wanted).collect().join(view.frame.select("job", "submit"), on="job")
+    blocks, curves = view.blocks_at(rows["submit"].to_numpy()), []
+    for column, name in wanted.items():
+        values = rows[column].cast(pl.Float64).fill_null(np.nan).to_numpy() / GIB
+        made = ecdf(name, values, blocks=blocks)
+        curves += [made] if made is not None else []
+    section.distributions(
+        "GPU memory used", curves, title="GPU memory that a worker used", unit="GiB", of="what",
+        x="GPU memory of a worker, GiB", y="share of workers, %",
+    )  # fmt: skip
 
 
 # -- gangs -------------------------------------------------------------------------------------------------------------

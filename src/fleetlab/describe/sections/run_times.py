@@ -104,7 +104,7 @@ def _still_running(view: TraceView, section: Section) -> None:
     estimates = survival(view, running, known)
     alone, last = estimates
     middle = last.quantile(0.5)
-    alt = f"including {last.censored:,} running jobs, the median runtime is {_or_later(middle[0])}"
+    alt = f"including {last.censored:,} running jobs, the median runtime is {or_later(middle[0])}"
     title = "Runtime, including running jobs (Kaplan–Meier)"
     draw_survival(section, "runtime, Kaplan–Meier", title, estimates, "of", alt)
     section.say("P50 runtime, including running jobs", middle, "s")
@@ -113,8 +113,7 @@ def _still_running(view: TraceView, section: Section) -> None:
         + (
             "most for longer than any ended job ran: their ends were likely not logged."
             if view.open_logs > OPEN
-            else f"with them the median runtime is {_or_later(middle[0])} instead of "
-            f"{_or_later(alone.quantile(0.5)[0])}."
+            else f"with them the median runtime is {or_later(middle[0])} instead of {or_later(alone.quantile(0.5)[0])}."
         )
     )
 
@@ -129,16 +128,17 @@ def survival(view: TraceView, running: Bools, known: Bools, where: Bools | None 
 
 def draw_survival(section: Section, name: str, title: str, estimates: list[Survival], of: str, alt: str) -> None:
     """Put the estimates into a table, and draw them."""
-    section.tables[name] = _survival_table(estimates, of)
+    section.tables[name] = survival_table(estimates, of)
     frame = pl.concat([s.points().filter(pl.col("x") > 0) for s in estimates])
     section.figures[name] = Figure(title, "line", frame, "runtime, s", "share that has ended, %", alt, log_x=True)
 
 
-def _or_later(seconds: float) -> str:
+def or_later(seconds: float) -> str:
+    """A runtime in words, where the log may be too short to tell it."""
     return duration(seconds) if np.isfinite(seconds) else "longer than the log"
 
 
-def _survival_table(estimates: list[Survival], of: str) -> pl.DataFrame:
+def survival_table(estimates: list[Survival], of: str) -> pl.DataFrame:
     """Counts, quantiles and the mean up to the longest time seen, with Greenwood's intervals."""
     rows = []
     for s in estimates:

@@ -96,14 +96,15 @@ def _from_instances(tables_: PaiTables, parts: list[Path]) -> pl.DataFrame:
 
 def _with_job(tables_: PaiTables, tasks: pl.DataFrame) -> pl.DataFrame:
     if not tables_.has(JOB):
-        absent = {"user": pl.String, "job_start": pl.Float64, "inst_id": pl.String}
+        absent: dict[str, type[pl.DataType]] = dict.fromkeys(("user", "inst_id", "job_status"), pl.String)
+        absent |= dict.fromkeys(("job_start", "job_end"), pl.Float64)
         return tasks.with_columns(pl.lit(None, dtype=v).alias(k) for k, v in absent.items() if k not in tasks.columns)
     jobs = tables_.whole(JOB)
     source = tables_.files[JOB.name].name
     lonely = pl.col("job_name").is_in(tasks["job_name"].unique().implode()).not_()
     jobs = tables_.intake.validate(jobs, JOB.name, source, [("a job without tasks", lonely, "job_name")])
     tables_.intake.keep(JOB.name, jobs.height)
-    wanted = jobs.select("job_name", "inst_id", "user", job_start="start_time")
+    wanted = jobs.select("job_name", "inst_id", "user", job_start="start_time", job_end="end_time", job_status="status")
     return tasks.drop("inst_id", strict=False).join(wanted, on="job_name", how="left", maintain_order="left")
 
 
@@ -135,7 +136,9 @@ def _with_gangs(tables_: PaiTables, tasks: pl.DataFrame, parts: list[Path]) -> p
     # Without any time, all that is known is that it was there: older than the log, for all one can tell.
     submit = pl.coalesce("start_time", "job_start", "first")
     tasks = tasks.with_columns(submit=submit.fill_null(submit.min()).fill_null(0.0), timeless=submit.is_null())
-    return tasks.sort("submit", maintain_order=True).with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    return tasks.sort("submit", maintain_order=True).with_columns(
+        job=pl.int_range(pl.len(), dtype=pl.Int64), parent=pl.col("job_name").rank("dense").cast(pl.Int64) - 1
+    )
 
 
 def _gangs(parts: list[Path], keys: pl.LazyFrame) -> pl.DataFrame:
@@ -174,7 +177,7 @@ def _columns(tables_: PaiTables, frame: pl.DataFrame, zero: float) -> pl.DataFra
     spec = pl.col("gpu_type_spec") if tables_.has(GROUP) else pl.col("gpu_type").replace("CPU", None)
     asks = pl.col("plan_gpu").fill_null(0) > 0
     return frame.select(
-        parent=pl.col("job_name").rank("dense").cast(pl.Int64) - 1,
+        parent="parent",
         user="user",
         group=pl.coalesce("group", "user"),
         app="workload",

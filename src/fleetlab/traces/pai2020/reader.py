@@ -19,7 +19,7 @@ from fleetlab.traces.input.format import Format, Peek, finish
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.pai2020.jobs import numbered_jobs, scan_instances, stage_instances, workload_of
 from fleetlab.traces.pai2020.staging import KEY, Number, PaiTables, find_tables
-from fleetlab.traces.pai2020.tables import METRIC, SENSOR, SPEC, STATUS, TABLES
+from fleetlab.traces.pai2020.tables import JOB, METRIC, SENSOR, SPEC, STATUS, TABLES
 
 
 def read(path: Path, intake: Intake) -> Trace:
@@ -37,7 +37,7 @@ def read(path: Path, intake: Intake) -> Trace:
         placements=_placements(parts, tasks, zero) if parts else None,
         usage=_usage(tables_, tasks),
         names=_names(tasks).lazy(),
-        series=_series(tables_, zero),
+        series=_series(tables_, zero) | _parents(tables_, tasks, zero),
         notes=tuple(tables_.notes),
         settings={"tables": sorted(tables_.files), "zero": zero},
     )
@@ -61,8 +61,22 @@ def _cluster(tables_: PaiTables) -> Cluster:
 
 
 def _names(tasks: pl.DataFrame) -> pl.DataFrame:
-    """What the log calls each task, and the GPU type it was given: it may have asked for none."""
-    return tasks.select("job", name=pl.concat_str("job_name", pl.lit("/"), "task_name"), gpu_type="gpu_type")
+    """What the log calls each task, the GPU type it was given (it may have asked for none), and its role in the job."""
+    name = pl.concat_str("job_name", pl.lit("/"), "task_name")
+    return tasks.select("job", name=name, gpu_type="gpu_type", role=pl.col("task_name").cast(pl.Categorical))
+
+
+def _parents(tables_: PaiTables, tasks: pl.DataFrame, zero: float) -> dict[str, pl.LazyFrame]:
+    """What the job table says of each PAI job, which is a parent here."""
+    if not tables_.has(JOB):
+        return {}
+    parents = tasks.filter(pl.col("parent").is_first_distinct()).select(
+        "parent",
+        status=pl.col("job_status").replace_strict(STATUS, default=None, return_dtype=pl.String),
+        submit=pl.col("job_start") - zero,
+        end=pl.col("job_end") - zero,
+    )
+    return {"parents": parents.lazy()}
 
 
 # -- what stays on disk ------------------------------------------------------------------------------------------
