@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
+from fleetlab.core.history import past_mean
 from fleetlab.describe.sections.limits import request_classes
-from fleetlab.describe.sections.recurrence import past_mean
 from fleetlab.report.draw.chart import ready
 from fleetlab.report.tables import _points
 

@@ -689,3 +689,21 @@ def test_a_published_sample_of_jobs_is_read_by_a_map(data):
     trace = table.read(path, Intake(), map=map)
     assert len(trace.workload) + trace.rejects.height == 60_105
     assert trace.rejects.is_empty()
+
+
+def test_a_column_of_estimates_becomes_a_series_that_policies_may_order_by(tmp_path):
+    file = tmp_path / "jobs.csv"
+    file.write_text("id,submit,runtime,gpus,guess\na,0,10,1,10\nb,1,8,1,8\nc,2,2,1,90\nd,3,1,1,\n")
+    trace = fleetlab.read(file, "csv", map={"estimate": "guess", "gpu_milli": "gpus*1000", "job": "id"})
+    assert trace.series["estimate"].collect().rows() == [(0, 10.0), (1, 8.0), (2, 90.0)]
+    run = fleetlab.simulate(trace, fleetlab.Cluster.uniform(1, 1), order="sjf", estimate="estimate")
+    # Believed to be long, c goes last; of d nothing is known, and its true runtime is taken.
+    assert run.jobs["start"].to_list() == [0.0, 11.0, 19.0, 10.0]
+
+
+def test_an_estimate_below_zero_is_turned_away(tmp_path):
+    file = tmp_path / "jobs.csv"
+    file.write_text("submit,runtime,estimate\n0,10,-1\n1,8,8\n")
+    trace = fleetlab.read(file, "csv")
+    assert len(trace.workload) == 1
+    assert trace.rejects["reason"].to_list() == ["`estimate` is negative"]

@@ -115,6 +115,13 @@ class Data:
         frame = workload.frame.join(seen, on="job", how="left", maintain_order="left")
         return replace(workload, frame=frame.with_columns(eligible=pl.coalesce("seen", "eligible")).drop("seen"))
 
+    @cached_property
+    def boosted(self) -> pl.Series:
+        """Run times that trees predict from what the log had seen when each job was submitted."""
+        # In another room, which this one may not import: it is called by name.
+        column: pl.Series = import_module("fleetlab.sim.boosted_estimate").boosted_estimate(self.open().workload)
+        return column
+
     @property
     def own_cluster(self) -> bool:
         """Whether the name of the trace does not tell the cluster."""

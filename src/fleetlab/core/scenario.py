@@ -29,6 +29,7 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.slurm import Slurm
 from fleetlab.core.words import (
+    BOOSTED,
     MIN_COVERAGE,
     POLICY,
     SITE,
@@ -304,8 +305,10 @@ class Scenario:
     def _series(self, name: str) -> pl.Series:
         import polars as pl
 
+        if name == BOOSTED:
+            return self.data.boosted
         series = self.trace.series
-        names = (*ESTIMATES.names, *series)
+        names = (*ESTIMATES.names, BOOSTED, *series)
         hint = f"choose from {', '.join(names)}; `requested` is in traces with walltime limits (read slurm, read swf)"
         lookup("estimate", name, names, hint=hint)
         table, job = series[name].collect(), self.trace.workload.frame.columns[0]

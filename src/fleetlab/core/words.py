@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Rank = Callable[..., float]
 LOADS = (0.001, 1000.0)
+BOOSTED = "boosted"  # an estimate by trees over what the log had seen
 BUILTIN = "builtin"  # the name of the synthetic trace
 SITE, EVENT = "site", "event"  # the scheduler of the trace; the rules of the policy, at every event
 OTHER_JOBS = "other"  # the class of a latency for jobs of no other class
@@ -396,7 +397,9 @@ WORDS: dict[str, Word] = {
              _ranking(PLACEMENTS), PLACEMENTS),
         Word("estimate", "policy", "oracle",
              _choices("Runtime estimate", ESTIMATES, "oracle",
-                      "; or a series of the trace, such as requested (walltime limits)"), _estimate, ESTIMATES),
+                      "; boosted: trees over user, group, request and hour, of jobs that had ended in the log (extra "
+                      "forecast); or a series of the trace, such as requested (walltime limits) or a column that was "
+                      "read with --map estimate=COLUMN"), _estimate, ESTIMATES),
         Word("sharing", "policy", "fractional",
              _choices("Sharing of GPUs by fractional requests", SHARINGS, "fractional"), _choice(SHARINGS), SHARINGS),
         Word("speed", "policy", None,

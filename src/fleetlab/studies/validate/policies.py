@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, Workload
+from fleetlab.core.history import past_mean
 from fleetlab.core.progress import Progress
-from fleetlab.describe.sections.recurrence import past_mean
 from fleetlab.sim import simulate
 from fleetlab.stats import mean_of_runs
 from fleetlab.studies.validate.line import Line

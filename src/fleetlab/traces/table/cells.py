@@ -8,7 +8,7 @@ from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.times import LAST, SKIPPED, by_size, moments, written
 from fleetlab.traces.table.expression import ColumnRef, Node, TextLiteral, evaluate
-from fleetlab.traces.table.mapping import AMOUNTS, COUNTS, SPLIT, TEXTS, TIMES, ColumnMap
+from fleetlab.traces.table.mapping import AMOUNTS, COUNTS, ESTIMATE, SPLIT, TEXTS, TIMES, ColumnMap
 
 NAME = "jobs"  # of the table, in rejects and counts
 
@@ -27,7 +27,7 @@ STATUS = {
 }
 STATES = {word: status for status, words in STATUS.items() for word in words.split()}
 
-SECONDS = ("runtime", "limit")
+SECONDS = ("runtime", "limit", ESTIMATE)
 
 BITS = dict.fromkeys((*COUNTS, "gpu_milli"), 31)  # else 53: a float counts no further
 
@@ -151,7 +151,7 @@ def _rules(plan: ColumnMap) -> list[Rule]:
             if name in targets
         ],
         *[rule for name in AMOUNTS if name in targets for rule in _amount_rules(name)],
-        *([("`limit` is negative", pl.col("limit") < 0, "limit")] if "limit" in targets else []),
+        *[(f"`{name}` is negative", pl.col(name) < 0, name) for name in ("limit", ESTIMATE) if name in targets],
         *(_status_rules() if "status" in targets else []),
         *([("`job` is missing", pl.col("job").is_null())] if "job" in targets.keys() - plan.guessed else []),
     ]

@@ -38,10 +38,13 @@ UNREAD = (
     "array_limit",
 )
 SPLIT = "gpus_per_node"  # no column of a workload: a job of more GPUs is split into instances of at most so many
+ESTIMATE = (
+    "estimate"  # no column of a workload either: a series of the trace, the seconds that a job was believed to run
+)
 COUNTS = ("instances", "max_per_node", "priority", SPLIT)  # of things that have no parts
 AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority", SPLIT)
 TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "partitions", "constraint", "queue", "qos", "status")
-TARGETS = (*(name for name in SCHEMA if name not in (*DERIVED, *UNREAD)), SPLIT)
+TARGETS = (*(name for name in SCHEMA if name not in (*DERIVED, *UNREAD)), SPLIT, ESTIMATE)
 NONE = TextLiteral("")  # mapped to a column, it says that the file has none
 
 

@@ -25,7 +25,7 @@ from fleetlab.traces.input.timestamps import valid_zone
 from fleetlab.traces.table import cells
 from fleetlab.traces.table.guess import guess, told
 from fleetlab.traces.table.jobs import to_jobs
-from fleetlab.traces.table.mapping import TIMES, ColumnMap, column_map, listed, map_option
+from fleetlab.traces.table.mapping import ESTIMATE, TIMES, ColumnMap, column_map, listed, map_option
 
 # How JSON, XML and HTML begin, and no names of columns: `[id],[name]` would be some.
 NO_TABLE = re.compile(r"""\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[{"\]\d-]|$)|<[?!a-zA-Z])""")
@@ -58,15 +58,18 @@ def read(
     jobs, older = clip_to_start(jobs, begin)
     jobs, zero = relative_to_first(jobs)
     workload = Workload.of(
-        jobs.drop("name"), source=f"csv:{source.stem}", epoch=zero if info.dated else None, zone=zone
+        jobs.drop("name", ESTIMATE), source=f"csv:{source.stem}", epoch=zero if info.dated else None, zone=zone
     )
     intake.keep(cells.NAME, len(workload))
-    named = jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy()
+    number = pl.int_range(pl.len(), dtype=pl.Int64)
+    named = jobs.select(job=number, name="name").lazy()
+    estimates = {ESTIMATE: jobs.select(job=number, seconds=ESTIMATE).drop_nulls().lazy()}
     return finish(
         intake,
         workload,
         source=workload.source,
         names=named if "job" in plan.nodes else None,
+        series=estimates if ESTIMATE in plan.nodes else {},
         notes=(*told(plan, given, guesses, header), *info.notes(plan, zone_given=zone is not None), *older),
         settings={"map": given | guessed, "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
