@@ -56,8 +56,8 @@ def forecast(
         Forecast each role, app or GPU type by itself: the six largest, and the others together.
     models
         Families and names separated by commas: all; simple (last, mean, drift, average, seasonal), classic (ses, holt,
-        damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, gru, tcn), ensemble. The simple
-        models are always included.
+        damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, stacked_lstm, gru, transformer,
+        tcn), ensemble. The simple models are always included.
     gap
         Steps between the training data and the first forecast (default: the horizon).
     folds
