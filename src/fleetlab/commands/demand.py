@@ -39,6 +39,7 @@ def forecast(
     models: str = "all",
     gap: int | None = None,
     folds: int = 4,
+    trials: int = 8,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -62,6 +63,8 @@ def forecast(
         Steps between the training data and the first forecast (default: the horizon).
     folds
         Walk-forward folds before the held-out end.
+    trials
+        Settings to try for each network before the first fold; 0 to use the default settings.
     """
     from fleetlab._screen import progress, show
 
@@ -76,6 +79,7 @@ def forecast(
             models=split(models),
             gap=gap,
             folds=folds,
+            trials=trials,
             seed=seed,
             progress=bar,
         )
