@@ -36,7 +36,7 @@ def forecast(
     every: str = "5m",
     horizon: int = 12,
     by: Literal["role", "app", "gpu_type"] | None = None,
-    models: str = "all",
+    models: str = "simple,classic,boosted,ensemble",
     gap: int | None = None,
     folds: int = 4,
     trials: int = 8,
@@ -56,7 +56,7 @@ def forecast(
     by
         Forecast each role, app or GPU type by itself: the six largest, and the others together.
     models
-        Families and names separated by commas: all; simple (last, mean, drift, average, seasonal), classic (ses, holt,
+        Families and names separated by commas: all, simple (last, mean, drift, average, seasonal), classic (ses, holt,
         damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, stacked_lstm, gru, transformer,
         tcn), ensemble. The simple models are always included.
     gap

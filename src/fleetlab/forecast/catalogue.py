@@ -40,6 +40,8 @@ FAMILIES: dict[str, tuple[Forecaster, ...]] = {
         Network("tcn", "tcn", depth=4, depths=(2, 3, 4)),
     ),
 }
+# Without the networks: on the real trace measured they take most of the time and do not help.
+DEFAULT = ("simple", "classic", "boosted", ENSEMBLE)
 BY_NAME: dict[str, Forecaster] = {model.name: model for family in FAMILIES.values() for model in family}
 SIMPLE = tuple(model.name for model in FAMILIES["simple"])
 DAILY = ("seasonal", "holt_winters")  # they need days to repeat

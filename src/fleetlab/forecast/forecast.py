@@ -12,7 +12,7 @@ from fleetlab.core import Provenance, Trace, WorkloadError
 from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.core.progress import Progress, silent
 from fleetlab.forecast import tables
-from fleetlab.forecast.catalogue import ENSEMBLE, wanted
+from fleetlab.forecast.catalogue import DEFAULT, ENSEMBLE, wanted
 from fleetlab.forecast.demand import By, DemandEvents, Target
 from fleetlab.forecast.panel import Forecaster
 from fleetlab.forecast.result import Forecast
@@ -32,7 +32,7 @@ def forecast(
     every: str | float = "5m",
     horizon: int = 12,
     by: By | None = None,
-    models: Sequence[str | Forecaster] = ("all",),
+    models: Sequence[str | Forecaster] = DEFAULT,
     gap: int | None = None,
     folds: int = 4,
     trials: int = TRIALS,

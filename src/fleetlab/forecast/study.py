@@ -59,7 +59,9 @@ def study(
     cuts = splits(len(panel), horizon, gap=gap, folds=folds)
     came = [targets(panel.values, cut.at, horizon) for cut in cuts]
     out = {m.name: why for m in models if (why := left_out(m.name, panel, cuts[0].learn - horizon))}
-    ready, walks, tunings = {m.name: m for m in models if m.name not in out}, dict[str, WalkForward](), {}
+    ready = {m.name: m for m in models if m.name not in out}
+    walks: dict[str, WalkForward] = {}
+    tunings: dict[str, Tuning] = {}
     for model in models:
         if isinstance(model, Network) and trials and model.name in ready:
             past = panel.until(cuts[0].learn)
