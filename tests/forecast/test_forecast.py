@@ -1,5 +1,6 @@
 """The verb and its command: what they find, say and refuse."""
 
+import inspect
 import json
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import polars as pl
 import pytest
 
 import fleetlab
+from fleetlab.commands import demand
 from fleetlab.core import SavedResult, WorkloadError, as_json
 from fleetlab.forecast import catalogue
 from fleetlab.forecast.catalogue import SIMPLE
@@ -208,6 +210,13 @@ def test_traces_that_tell_nothing_are_refused(make, columns):
     with pytest.raises(WorkloadError) as refused:
         fleetlab.forecast(make(**columns), every="1d", horizon=1, models=["classic"])
     assert refused.value.hint
+
+
+def test_the_default_models_are_all_but_the_networks_in_the_command_as_in_python():
+    by_default = [inspect.signature(verb).parameters["models"].default for verb in (fleetlab.forecast, demand.forecast)]
+    assert by_default == [catalogue.DEFAULT, ",".join(catalogue.DEFAULT)]
+    names = {model.name for model in catalogue.wanted(catalogue.DEFAULT)[0]}
+    assert names == set(catalogue.BY_NAME) - {model.name for model in catalogue.FAMILIES["neural"]}
 
 
 def test_the_command_says_json_and_nothing_else(busy, tmp_path, command):

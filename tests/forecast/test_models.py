@@ -174,6 +174,23 @@ def test_a_clever_model_learns_what_a_line_cannot(name):
 
 
 @pytest.mark.parametrize("name", NEURAL)
+def test_a_network_learns_a_product_of_lags_of_which_a_line_knows_nothing(name):
+    pytest.importorskip("torch")
+    draw = np.random.default_rng(6)
+    x = draw.uniform(-1, 1, (2400, 1))
+    values = 5 + 4 * np.roll(x, 1, axis=0) * np.roll(x, 2, axis=0) + draw.normal(0, 0.1, x.shape)
+    shown, at = Panel(values, x, ("a",), 3600.0), np.arange(2110, 2390)
+
+    def error(model):
+        forecasts = model.fit(shown.until(2100), horizon=1, seed=0).predict(shown, at, horizon=1)[:, 0, 0]
+        return float(np.sqrt(((forecasts - values[at, 0]) ** 2).mean()))
+
+    network, ridge, mean = (error(model) for model in (eager(name), Ridge(), HistoricalMean()))
+    assert ridge > 0.95 * mean
+    assert network < 0.2 * mean
+
+
+@pytest.mark.parametrize("name", NEURAL)
 def test_a_network_leaves_torch_as_it_was(name):
     torch = pytest.importorskip("torch")
     threads, state = torch.get_num_threads(), torch.random.get_rng_state()

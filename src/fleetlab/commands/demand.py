@@ -36,9 +36,10 @@ def forecast(
     every: str = "5m",
     horizon: int = 12,
     by: Literal["role", "app", "gpu_type"] | None = None,
-    models: str = "all",
+    models: str = "simple,classic,boosted,ensemble",
     gap: int | None = None,
     folds: int = 4,
+    trials: int = 8,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -55,13 +56,15 @@ def forecast(
     by
         Forecast each role, app or GPU type by itself: the six largest, and the others together.
     models
-        Families and names separated by commas: all; simple (last, mean, drift, average, seasonal), classic (ses, holt,
-        damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, gru, tcn), ensemble. The simple
-        models are always included.
+        Families and names separated by commas: all, simple (last, mean, drift, average, seasonal), classic (ses, holt,
+        damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, stacked_lstm, gru, transformer,
+        tcn), ensemble. The simple models are always included.
     gap
         Steps between the training data and the first forecast (default: the horizon).
     folds
         Walk-forward folds before the held-out end.
+    trials
+        Settings to try for each network before the first fold; 0 to use the default settings.
     """
     from fleetlab._screen import progress, show
 
@@ -76,6 +79,7 @@ def forecast(
             models=split(models),
             gap=gap,
             folds=folds,
+            trials=trials,
             seed=seed,
             progress=bar,
         )

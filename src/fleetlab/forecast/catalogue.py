@@ -32,13 +32,24 @@ FAMILIES: dict[str, tuple[Forecaster, ...]] = {
         TSB(),
     ),
     "boosted": (Boosted(),),
-    "neural": (Network("lstm", "lstm"), Network("gru", "gru"), Network("tcn", "tcn")),
+    "neural": (
+        Network("lstm", "lstm"),
+        Network("stacked_lstm", "lstm", depth=2, depths=(2, 3)),
+        Network("gru", "gru", depths=(1, 2)),
+        Network("transformer", "transformer", depths=(1, 2)),
+        Network("tcn", "tcn", depth=4, depths=(2, 3, 4)),
+    ),
 }
+# Without the networks: on the real trace measured they take most of the time and do not help.
+DEFAULT = ("simple", "classic", "boosted", ENSEMBLE)
 BY_NAME: dict[str, Forecaster] = {model.name: model for family in FAMILIES.values() for model in family}
 SIMPLE = tuple(model.name for model in FAMILIES["simple"])
 DAILY = ("seasonal", "holt_winters")  # they need days to repeat
 SPORADIC = ("croston", "tsb")  # they need steps without demand
-NEEDS = {"boosted": ("lightgbm", "forecast"), **dict.fromkeys(("lstm", "gru", "tcn"), ("torch", "bench"))}
+NEEDS = {
+    "boosted": ("lightgbm", "forecast"),
+    **{model.name: ("torch", "bench") for model in FAMILIES["neural"]},
+}
 
 SELDOM = 0.1  # of all steps without demand
 

@@ -12,11 +12,12 @@ from fleetlab.core import Provenance, Trace, WorkloadError
 from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.core.progress import Progress, silent
 from fleetlab.forecast import tables
-from fleetlab.forecast.catalogue import ENSEMBLE, wanted
+from fleetlab.forecast.catalogue import DEFAULT, ENSEMBLE, wanted
 from fleetlab.forecast.demand import By, DemandEvents, Target
 from fleetlab.forecast.panel import Forecaster
 from fleetlab.forecast.result import Forecast
 from fleetlab.forecast.study import PartStudy, ahead, study
+from fleetlab.forecast.tuning import FOLDS, TRIALS
 from fleetlab.forecast.unannounced import unannounced
 from fleetlab.forecast.verdict import sentences
 
@@ -31,9 +32,10 @@ def forecast(
     every: str | float = "5m",
     horizon: int = 12,
     by: By | None = None,
-    models: Sequence[str | Forecaster] = ("all",),
+    models: Sequence[str | Forecaster] = DEFAULT,
     gap: int | None = None,
     folds: int = 4,
+    trials: int = TRIALS,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Forecast:
@@ -41,12 +43,13 @@ def forecast(
 
     `requests` is what jobs submitted in each step request, `level` what is allocated at its end. Models are walked
     forward over `folds`, with `gap` steps (default: the horizon) between what they learn from and what they forecast.
-    The last 20 % of the time is held out: it is used once, after one model was chosen per series and step.
+    The last 20 % of the time is held out: it is used once, after one model was chosen per series and step. Settings of
+    networks are searched before the first fold, in so many `trials` each.
     """
     seconds = _seconds(every)
     which, ensemble = wanted(models)
     gap = horizon if gap is None else gap
-    _possible(target, horizon, gap, folds, seed)
+    _possible(target, horizon=horizon, gap=gap, folds=folds, trials=trials, seed=seed)
     demand = DemandEvents.of(trace, by=by)
     if demand.steps(seconds) * horizon > MOST:
         msg = f"too many forecasts: {demand.steps(seconds):,} steps of {seconds:,.6g} s, each with {horizon:,} ahead"
@@ -62,13 +65,13 @@ def forecast(
         count += 1
         progress("models", count, count / total)
 
-    how: dict[str, Any] = {"horizon": horizon, "gap": gap, "folds": folds, "seed": seed, "done": done}
-    studies = [study(name, panel, which, ensemble=ensemble, **how) for name, panel in panels]
+    how: dict[str, Any] = {"horizon": horizon, "gap": gap, "folds": folds, "trials": trials, "seed": seed}
+    studies = [study(name, panel, which, ensemble=ensemble, done=done, **how) for name, panel in panels]
     settings = {
-        "target": target, "every": seconds, "horizon": horizon, "by": by, "gap": gap, "folds": folds,
+        "target": target, "every": seconds, "horizon": horizon, "by": by, "gap": gap, "folds": folds, "trials": trials,
         "models": [*(m.name for m in which), *([ENSEMBLE] if ensemble else [])],
     }  # fmt: skip
-    frames = _frames(studies, which, demand, target, seconds, seed)
+    frames = _frames(studies, demand, target, seconds, seed)
     findings = tuple(sentences(frames["chosen"], frames["next"]["model"], seconds))
     provenance = Provenance("forecast", trace.workload.source, settings, seed)
     tail = pl.concat([tables.held_out(one) for one in studies])
@@ -77,23 +80,19 @@ def forecast(
 
 
 def _frames(
-    studies: Sequence[PartStudy],
-    models: Sequence[Forecaster],
-    demand: DemandEvents,
-    target: str,
-    every: float,
-    seed: int,
+    studies: Sequence[PartStudy], demand: DemandEvents, target: str, every: float, seed: int
 ) -> dict[str, pl.DataFrame]:
     board = pl.concat([tables.leaderboard(one) for one in studies])
     horizon = studies[0].horizon
     steps = dict.fromkeys((1, horizon))
     return {
         "chosen": tables.chosen(board),
-        "next": pl.concat([tables.to_come(one, *ahead(one, models, seed=seed)) for one in studies]),
+        "next": pl.concat([tables.to_come(one, *ahead(one, seed=seed)) for one in studies]),
         **{f"NRMSE, steps ahead: {step}": tables.beside(board, step) for step in steps},
         "leaderboard": board,
         "overfitting": pl.concat([tables.overfitting(one) for one in studies]),
         "weights": pl.concat([tables.weights(one) for one in studies], how="diagonal"),
+        "tuning": pl.concat([tables.tuning(one) for one in studies], how="diagonal"),
         "unannounced": unannounced(demand, every) if target == "requests" else pl.DataFrame(),
     }
 
@@ -118,15 +117,33 @@ def _notes(studies: Sequence[PartStudy]) -> list[str]:
         f"the last {len(tail_split.at):,} origins are held out; models were selected on the "
         f"{len(studies[0].cuts) - 1} folds before them",
         "NRMSE is RMSE over the mean of the actual values; skill is the relative reduction of RMSE",
+        *_spent(studies),
         *sorted(every),
     ]
 
 
-def _possible(target: str, horizon: int, gap: int, folds: int, seed: int) -> None:
+def _spent(studies: Sequence[PartStudy]) -> list[str]:
+    """What the search for settings of networks spent, and where there were too few steps for one."""
+    searches = [search for one in studies for search in one.tunings.values()]
+    trials = [trial for search in searches for trial in search.trials]
+    notes = []
+    if trials:
+        steps = max(search.steps for search in searches)
+        notes.append(
+            f"networks: {len(trials):,} trials of settings, {sum(t.epochs for t in trials):,} epochs in total, each on "
+            f"{FOLDS} walk-forward folds of the first {steps:,} steps; selection and evaluation use later ones"
+        )
+    if any(not search.trials for search in searches):
+        notes.append("networks: default settings, as the steps before the first fold are too few for a search")
+    return notes
+
+
+def _possible(target: str, **counts: int) -> None:
     if target not in get_args(Target):
         msg = f"unknown target: `{target}`"
         raise WorkloadError(msg, hint=f"there are {', '.join(get_args(Target))}")
-    for name, value, least in (("horizon", horizon, 1), ("gap", gap, 0), ("folds", folds, 1), ("seed", seed, 0)):
+    for name, value in counts.items():
+        least = 1 if name in ("horizon", "folds") else 0
         if value < least:
             msg = f"{name} is below {least}: {value}"
             raise WorkloadError(msg, hint=f"{name} is a whole number of {least} or more")

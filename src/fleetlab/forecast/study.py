@@ -12,8 +12,10 @@ from fleetlab.forecast.backtest import Split, WalkForward, splits, walk
 from fleetlab.forecast.catalogue import ENSEMBLE, SIMPLE, left_out
 from fleetlab.forecast.conformal import Widths, follow
 from fleetlab.forecast.models.ensemble import together
+from fleetlab.forecast.models.neural import Network
 from fleetlab.forecast.panel import Floats, Forecaster, Ints, Panel, targets
 from fleetlab.forecast.scores import probability_better
+from fleetlab.forecast.tuning import Tuning, tune
 from fleetlab.stats import BlockBootstrap
 
 LUCK = 0.1  # the chance that any of the models is taken over the best simple one without being better
@@ -31,6 +33,8 @@ class PartStudy:
     cuts: list[Split]
     came: list[Floats]  # what came, for each split: [origins, horizon, series]
     forecasts: dict[str, list[Floats]]
+    models: dict[str, Forecaster]  # with the settings that were searched for them
+    tunings: dict[str, Tuning]
     walks: dict[str, WalkForward]
     widths: dict[str, Widths]  # of the tail
     simple: list[list[str]]  # [horizon][series]: the best simple model on past folds
@@ -49,16 +53,22 @@ class PartStudy:
 
 def study(
     part: str, panel: Panel, models: Sequence[Forecaster], *,
-    ensemble: bool, horizon: int, gap: int, folds: int, seed: int, done: Callable[[], None],
+    ensemble: bool, horizon: int, gap: int, folds: int, trials: int, seed: int, done: Callable[[], None],
 ) -> PartStudy:  # fmt: skip
-    """Walk every model forward, put them together, set their intervals, and choose."""
+    """Tune the networks, walk every model forward, put them together, set their intervals, and choose."""
     cuts = splits(len(panel), horizon, gap=gap, folds=folds)
     came = [targets(panel.values, cut.at, horizon) for cut in cuts]
     out = {m.name: why for m in models if (why := left_out(m.name, panel, cuts[0].learn - horizon))}
+    ready = {m.name: m for m in models if m.name not in out}
     walks: dict[str, WalkForward] = {}
+    tunings: dict[str, Tuning] = {}
     for model in models:
-        if model.name not in out:
-            walks[model.name] = walk(model, panel, cuts, horizon, seed=seed)
+        if isinstance(model, Network) and trials and model.name in ready:
+            past = panel.until(cuts[0].learn)
+            tunings[model.name] = tune(model, past, horizon=horizon, gap=gap, trials=trials, seed=seed)
+            ready[model.name] = tunings[model.name].model
+        if model.name in ready:
+            walks[model.name] = walk(ready[model.name], panel, cuts, horizon, seed=seed)
         done()
     forecasts, weights = {name: w.forecasts for name, w in walks.items()}, np.empty((0, panel.width))
     members = tuple(forecasts)
@@ -71,8 +81,9 @@ def study(
     widths = {name: _widths(came, by_model, scale) for name, by_model in forecasts.items()}
     blocks = BlockBootstrap.of_series(len(cuts[-1].at))
     return PartStudy(
-        part, panel, horizon, cuts, came, forecasts, walks, widths, simple, taken, weights, members, blocks, out
-    )
+        part, panel, horizon, cuts, came, forecasts, ready, tunings, walks, widths, simple, taken, weights, members,
+        blocks, out,
+    )  # fmt: skip
 
 
 def _widths(came: Sequence[Floats], forecasts: Sequence[Floats], scale: Floats) -> Widths:
@@ -112,7 +123,7 @@ def _take(
     return simple
 
 
-def ahead(study_: PartStudy, models: Sequence[Forecaster], *, seed: int) -> tuple[Floats, Floats]:
+def ahead(study_: PartStudy, *, seed: int) -> tuple[Floats, Floats]:
     """What comes after the end of the trace, by the models that were taken: values, and half widths by level.
 
     Everything is learnt from this time, the tail too.
@@ -122,7 +133,9 @@ def ahead(study_: PartStudy, models: Sequence[Forecaster], *, seed: int) -> tupl
     if ENSEMBLE in needed:
         needed |= set(study_.members)
     at = np.array([len(panel)])
-    by_model = {m.name: _after(m, panel, at, horizon, seed) for m in models if m.name in needed}
+    by_model = {
+        name: _after(model, panel, at, horizon, seed) for name, model in study_.models.items() if name in needed
+    }
     if ENSEMBLE in needed:
         by_model[ENSEMBLE] = np.einsum(
             "mhs,ms->hs", np.stack([by_model[name] for name in study_.members]), study_.weights

@@ -135,6 +135,19 @@ def weights(study: PartStudy) -> pl.DataFrame:
     return pl.DataFrame({"part": study.part, "model": list(study.members), **each})
 
 
+def tuning(study: PartStudy) -> pl.DataFrame:
+    """Every trial of every network: its settings, its error over that of the first, and what it spent."""
+    rows = [
+        {
+            "part": study.part, "model": name, "trial": k + 1, **trial.settings,
+            "relative squared error": trial.error, "epochs": trial.epochs, "selected": k == tuning.best,
+        }
+        for name, tuning in study.tunings.items()
+        for k, trial in enumerate(tuning.trials)
+    ]  # fmt: skip
+    return pl.DataFrame(rows)
+
+
 def to_come(study: PartStudy, values: Floats, widths: Floats) -> pl.DataFrame:
     """The steps after the end of the trace, each with its intervals."""
     panel = study.panel

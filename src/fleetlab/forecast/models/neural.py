@@ -1,12 +1,12 @@
-"""Small networks that see all series together: LSTM, GRU and a temporal convolution, in plain torch on the CPU.
+"""Small networks that see all series together: LSTM, GRU, Transformer and TCN, in plain torch on the CPU.
 
-They are held back by dropout, weight decay and early stopping, and begin with the mean: the untrained network is among
-those from which the best on the end of the past is taken.
+They are regularized by dropout, weight decay and early stopping, and begin with the mean: the untrained network is
+among those from which the best on the end of the past is taken. Their settings are searched by `tuning`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -23,21 +23,31 @@ if TYPE_CHECKING:
 HELD_BACK = 0.15
 BATCH = 256
 
+Kind = Literal["lstm", "gru", "transformer", "tcn"]
+WINDOWS, WIDTHS = (12, 24, 36), (16, 24, 32)
+DROPOUTS, RATES = (0.0, 0.2, 0.4), (1e-3, 2e-3, 5e-3)
+
 
 @dataclass
 class Network:
-    """A network over the last `window` steps of all series and of what stands beside them."""
+    """A network of `depth` layers over the last `window` steps of all series and of what stands beside them."""
 
     name: str
-    kind: Literal["lstm", "gru", "tcn"]
+    kind: Kind
+    depth: int = 1
+    depths: tuple[int, ...] = (1,)  # to search
     window: int = 36
-    hidden: int = 24
+    width: int = 24
     dropout: float = 0.2
     decay: float = 1e-3
     rate: float = 2e-3
     epochs: int = 15
     patience: int = 4
     draws: int = 3  # networks from seeds of their own, whose mean is told: one alone is a matter of luck
+
+    def options(self) -> Mapping[str, Sequence[float]]:
+        """The settings that a search varies, and the values of each."""
+        return {"window": WINDOWS, "width": WIDTHS, "depth": self.depths, "dropout": DROPOUTS, "rate": RATES}
 
     def fit(self, past: Panel, *, horizon: int, seed: int) -> Self:
         """Scales, weights, and when to stop."""
@@ -52,6 +62,7 @@ class Network:
         with _quietly(torch, seed):
             rows = torch.from_numpy(self._rows(past, at))
             wanted = torch.from_numpy(((aim - self.centre_) / self.spread_).astype(np.float32))
+            self.epochs_ = 0  # of training, over all draws
             self.nets_ = [self._trained(rows, wanted, len(learn), cut) for _ in range(self.draws)]
         return self
 
@@ -89,12 +100,13 @@ class Network:
         """One network, as it was when what is held back was missed least."""
         import torch
 
-        net = _built(self.kind, rows.shape[2], self.hidden, wanted.shape[1], self.dropout)
+        net = self._built(rows.shape[2], wanted.shape[1])
         descent = torch.optim.AdamW(net.parameters(), lr=self.rate, weight_decay=self.decay)
         best, kept, waited = float("inf"), deepcopy(net.state_dict()), 0
         for epoch in range(self.epochs + 1):
             if epoch:
                 _epoch(net, descent, rows, wanted, learn)
+                self.epochs_ += 1
             held_back = _loss(net, rows[cut:], wanted[cut:])
             if held_back < best:
                 best, kept, waited = held_back, deepcopy(net.state_dict()), 0
@@ -102,6 +114,18 @@ class Network:
                 break
         net.load_state_dict(kept)
         return net.eval()
+
+    def _built(self, inputs: int, outputs: int) -> torch.nn.Module:
+        from fleetlab.forecast.models import networks
+
+        body: torch.nn.Module
+        if self.kind == "transformer":
+            body = networks.Transformer(inputs, self.width, self.depth, self.dropout)
+        elif self.kind == "tcn":
+            body = networks.Convolution(inputs, self.width, self.depth)
+        else:
+            body = networks.Recurrent(self.kind, inputs, self.width, self.depth, self.dropout)
+        return networks.Headed(body, self.width, outputs, self.dropout)
 
 
 def _epoch(
@@ -140,10 +164,3 @@ def _quietly(torch: Any, seed: int) -> Iterator[None]:  # noqa: ANN401
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _built(kind: str, inputs: int, hidden: int, outputs: int, dropout: float) -> torch.nn.Module:
-    from fleetlab.forecast.models import networks
-
-    body = networks.Convolution(inputs, hidden) if kind == "tcn" else networks.Recurrent(kind, inputs, hidden)
-    return networks.Headed(body, hidden, outputs, dropout)
