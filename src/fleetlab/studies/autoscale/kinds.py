@@ -20,7 +20,7 @@ from fleetlab.studies.requests import unmet_requests
 MOST = 200_000  # instances that a node may hold
 NOWHERE = -1  # the number of the kind of a job that none can hold
 UNNAMED = "default"  # the pool of nodes that name none
-NOT_OF_A_KIND = ("node", "pool")  # two pools of equal nodes are one kind
+NOT_OF_A_KIND = ("node", "pool")  # two pools of equal nodes are scaled as one kind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +59,12 @@ class ScaledPool:
     left_out: int  # jobs that go to no kind; 0 where there are several kinds, whose result says it once
 
 
-def node_kinds(cluster: Cluster) -> list[NodeKind]:
-    """Return the kinds of nodes in the order of the cluster, named as its nodes are: by pool and GPU type."""
-    same = [c for c in cluster.frame.columns if c not in NOT_OF_A_KIND]
+def node_kinds(cluster: Cluster, *, but: Sequence[str] = NOT_OF_A_KIND) -> list[NodeKind]:
+    """Return the kinds of nodes in the order of the cluster, named as its nodes are: by pool and GPU type.
+
+    Nodes of one kind are equal in all columns `but` these.
+    """
+    same = [c for c in cluster.frame.columns if c not in but]
     taken: Counter[str] = Counter()
     kinds = []
     for frame in cluster.frame.partition_by(same, maintain_order=True):
