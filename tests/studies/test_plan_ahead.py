@@ -105,6 +105,16 @@ def test_the_quantile_of_a_sum_is_that_of_past_sums_and_held_out_demand_stays_be
     assert np.mean([part.below.value for part in parts]) == pytest.approx(0.9, abs=0.09)
 
 
+def test_a_quantile_that_held_out_demand_exceeds_too_often_is_said():
+    # Two an hour for 120 hours, then one more in each hour: nothing before tells it.
+    counts = [2] * 120 + list(range(3, 33))
+    submit = np.append(np.repeat(np.arange(150.0), counts), 150.0) * HOUR
+    jobs = pl.DataFrame({"submit": submit, "runtime": 60.0, "group": "CN", **CPU})
+    trace = Trace(Workload.of(jobs, source="it grows"), Provenance("made", "x"))
+    found = fleetlab.plan_ahead(trace, Cluster.uniform(200, 0, cpu_milli=16_000), **SIX)
+    assert found.findings[-1].startswith("The P90 of CN may be too low: in the held-out period demand stayed below")
+
+
 def test_shapes_come_in_the_proportions_of_the_recent_log():
     shapes = pl.DataFrame({"part": ["a", "a", "b"], "requested": [60, 30, 7]})
     assert in_shapes(shapes, {"a": 10, "b": 3}).to_list() == [7, 3, 3]

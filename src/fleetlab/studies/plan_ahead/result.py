@@ -47,7 +47,7 @@ class PlanAhead(FieldsResult):
         }
         estimates = [Estimate.exact(f"nodes needed, {case.name}", sum(case.nodes)) for case in cases]
         estimates += [Estimate.exact(f"instances that do not fit, {c.name}", c.unplaced) for c in cases if c.unplaced]
-        findings = (_comes(ahead, demand), _needs(cases), *_by_kind(nodes, cases), *_short(cases))
+        findings = (_comes(ahead, demand), _needs(cases), *_by_kind(nodes, cases), *_short(cases), *_exceeded(ahead))
         notes = _notes(ahead, demand, cases, provenance)
         return cls(provenance, findings, estimates, frames, _figure(nodes, cases), notes, ahead.coverage)
 
@@ -139,6 +139,18 @@ def _short(cases: Sequence[Case]) -> list[str]:
         if misfits:
             lines.append(f"Demand {case.name}: {plural(misfits, 'instance')} fit on no kind of node.")
     return lines
+
+
+def _exceeded(ahead: InstancesAhead) -> list[str]:
+    """Return the parts whose demand exceeded the quantile significantly more often than it should."""
+    upper = upper_name(ahead.quantile)
+    return [
+        f"The {upper} of {one.part} may be too low: in the held-out period demand stayed below that of earlier errors "
+        f"in {100 * one.below.value:.0f} % of the horizons (95 % CI {100 * one.below.low:.0f} to "
+        f"{100 * one.below.high:.0f} %)."
+        for one in ahead.parts
+        if one.below.high < ahead.quantile
+    ]
 
 
 def _figure(nodes: pl.DataFrame, cases: Sequence[Case]) -> dict[str, Figure]:
