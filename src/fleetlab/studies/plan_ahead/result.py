@@ -186,4 +186,5 @@ def _notes(
         if case.misfits.height and case.enough
     ]
     notes += [f"of what fits on no node: {text}" for text in lacks if text]
-    return (*notes, *ahead.notes)
+    of_search = dict.fromkeys(note for case in cases if case.enough is not None for note in case.enough.notes)
+    return (*notes, *of_search, *ahead.notes)
