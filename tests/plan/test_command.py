@@ -172,7 +172,8 @@ def test_a_mistake_ends_with_words_and_status_2(here, capsys, words, said):
 
 @pytest.mark.parametrize("verb", ["plan", "defragment"])
 def test_a_command_takes_what_its_verb_takes(verb):
-    said = set(inspect.signature(cli.app[verb].default_command).parameters) - {"at", "out", "json"}
+    others = {"at", "out", "json", "forecast", "options"}
+    said = set(inspect.signature(cli.app[verb].default_command).parameters) - others
     assert said == set(inspect.signature(getattr(fleetlab, verb)).parameters) - {"progress"}
 
 

@@ -12,6 +12,7 @@ from fleetlab.forecast.catalogue import BY_NAME, NEEDS
 from fleetlab.studies.autoscale.autoscale import cheapest
 from fleetlab.studies.autoscale.demand import peaks, pool_demand
 from fleetlab.studies.autoscale.forecasts import DemandForecast, forecasts, sustain
+from fleetlab.studies.autoscale.kinds import node_kinds, preferred, scaled_pools
 from fleetlab.studies.autoscale.replay import Replay
 
 DAY = 86_400.0
@@ -28,7 +29,7 @@ def day_and_night(days, *, seed=1, mean=12.0, swing=0.7, runtime=1200.0):
 
 
 def demand_of(work, nodes, every):
-    return pool_demand(Scenario.of(work, nodes), every=every)
+    return pool_demand(scaled_pools(Scenario.of(work, nodes))[0], every=every)
 
 
 def replay_of(work, nodes, every, first, days, boot):
@@ -311,12 +312,6 @@ def test_a_goal_that_nobody_meets_is_said():
     assert json.loads(fleetlab.core.as_json(found))["summary"] == []
 
 
-def test_nodes_of_two_kinds_are_refused():
-    two = [Cluster.uniform(1, g).frame.with_columns(node=pl.lit(str(g))) for g in (1, 2)]
-    with pytest.raises(WorkloadError, match="nodes of one kind"):
-        fleetlab.autoscale(day_and_night(7), Cluster.of(pl.concat(two), source="two"))
-
-
 def test_nobody_who_could_run_is_told():
     with pytest.raises(WorkloadError, match="too few jobs"):
         fleetlab.autoscale(day_and_night(7), Cluster.uniform(3, 0))
@@ -338,3 +333,122 @@ def test_a_trace_that_is_too_short_ends_with_words(tmp_path, capsys):
         cli.main(["autoscale", str(tmp_path / "short")])
     assert left.value.code == 2
     assert "too short" in capsys.readouterr().err
+
+
+# -- several kinds of nodes --------------------------------------------------------------------------------------------
+
+GPU_NODES = '[[node]]\ncount = 12\npool = "gpu"\ngpu_type = "A10"\ngpus = 4\ncpu_milli = 64000\n'
+CPU_NODES = '[[node]]\ncount = 9\npool = "cpu"\ncpu_milli = 8000\n'
+SHORT = {"wait": 10.0, "learn": 4 * DAY, "models": ["last"]}
+
+
+def two_roles(days=7):
+    """Jobs of one GPU, and jobs of two cores without, each by its own day and night; two jobs fit nowhere."""
+    gpu = day_and_night(days, mean=8.0).frame.with_columns(cpu_milli=pl.lit(1000, pl.Int64))
+    cpu = day_and_night(days, seed=2, mean=6.0).frame.with_columns(
+        gpu_milli=pl.lit(0, pl.Int32), cpu_milli=pl.lit(2000, pl.Int64)
+    )
+    large = cpu.head(2).with_columns(cpu_milli=pl.lit(9000, pl.Int64))
+    every = pl.concat([gpu, cpu, large]).sort("submit", maintain_order=True).drop("job")
+    return Workload.of(every, source="two roles")
+
+
+def written(tmp_path, text, name="nodes.toml"):
+    (tmp_path / name).write_text(text, "utf-8")
+    return Cluster.from_toml(tmp_path / name)
+
+
+def test_one_kind_gives_what_it_gave_before_there_could_be_several(found):
+    # Computed by the version that knew one kind only.
+    at = found.tables()["policies"]
+    assert at["setting"].to_list() == ["0 at least, idle 3600 s", "7 nodes", "risk 0.4, kept 900 s, ridge", "+0 nodes"]
+    hours = [113.29483627147145, 168.0, 108.85402324983367, 102.53125522643329]
+    assert at["node-hours per day"].to_list() == pytest.approx(hours, rel=1e-12)
+    assert at["boots per day"].to_list() == pytest.approx([29 / 3, 0, 56 / 3, 98 / 3], rel=1e-12)
+    waits = [4.637763667998982, 0.7476788385587095, 4.068849331746861, 0.0]
+    assert at["mean wait"].to_list() == pytest.approx(waits, rel=1e-12)
+    ready = found.tables()["ready"]
+    assert [int(ready[name].sum()) for name in ("static", "forecast", "oracle")] == [6048, 3810, 3218]
+    assert found.tables()["differences"]["low"].to_list() == pytest.approx(
+        [-5.154375573378428, -61.51261645597897, 4.749784289071989], rel=1e-12
+    )
+    assert found.tables()["settings"].height == 48
+    assert found.tables()["policies"].columns[0] == "policy"
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    nodes = written(tmp_path_factory.mktemp("two"), CPU_NODES + GPU_NODES)
+    return fleetlab.autoscale(two_roles(), nodes, **SHORT)
+
+
+@pytest.mark.parametrize(("kind", "text"), [("cpu", CPU_NODES), ("gpu-A10", GPU_NODES)])
+def test_two_kinds_with_disjoint_demands_are_two_runs_of_one_kind(both, tmp_path, kind, text):
+    alone = fleetlab.autoscale(two_roles(), written(tmp_path, text), **SHORT).tables()
+    for name, frame in alone.items():
+        mine = both.tables()[name].filter(pl.col("kind") == kind).drop("kind")
+        assert mine.select(frame.columns).equals(frame), name
+
+
+def test_node_hours_of_all_kinds_are_the_sum_of_each_day(both):
+    days, all_kinds = both.tables()["days"], both.tables()["all kinds"]
+    for policy in ("reactive", "static", "forecast", "oracle"):
+        summed = days.group_by("day").agg(pl.col(policy).sum())[policy].mean()
+        row = all_kinds.filter(pl.col("policy") == policy)
+        assert row["node-hours per day"].item() == pytest.approx(summed)
+    assert both.findings[0].startswith("All kinds together: forecasts ")
+    assert any(line.startswith("Nodes of kind `cpu`: At a P95 wait") for line in both.findings)
+
+
+def test_jobs_that_no_kind_can_hold_are_counted_and_said(both):
+    said = [note for note in both.notes if "no kind of node" in note]
+    assert said == ["2 jobs left out: no kind of node that they may use can hold them"]
+
+
+def test_a_job_that_two_kinds_can_hold_goes_to_the_lowest_weight_then_to_the_first(tmp_path):
+    small, large = "[[node]]\ncpu_milli = 1000\n", '[[node]]\npool = "large"\ncpu_milli = 4000\n'
+    jobs = Workload.of(pl.DataFrame({"submit": [0.0, 1.0, 2.0], "cpu_milli": [500, 2000, 5000]}), source="three").frame
+    by_order = preferred(jobs, node_kinds(written(tmp_path, small + large)))
+    assert by_order.tolist() == [0, 1, -1]
+    by_weight = preferred(jobs, node_kinds(written(tmp_path, small + "weight = 9\n" + large)))
+    assert by_weight.tolist() == [1, 1, -1]
+
+
+def test_a_job_that_names_a_partition_goes_to_a_kind_that_is_in_it(tmp_path):
+    text = '[[node]]\ncpu_milli = 1000\npartitions = ["a"]\n[[node]]\ncpu_milli = 2000\npartitions = ["b"]\n'
+    jobs = {"submit": [0.0, 1.0, 2.0], "cpu_milli": [500] * 3, "partitions": [["b"], ["a", "b"], []]}
+    found = preferred(Workload.of(pl.DataFrame(jobs), source="three").frame, node_kinds(written(tmp_path, text)))
+    assert found.tolist() == [1, 0, 0]
+
+
+def test_kinds_are_named_as_their_nodes_are_and_pools_of_equal_nodes_are_one(tmp_path):
+    text = CPU_NODES + GPU_NODES + GPU_NODES.replace("gpus = 4", "gpus = 8") + CPU_NODES.replace('cpu"', 'more"')
+    kinds = node_kinds(written(tmp_path, text))
+    assert [kind.name for kind in kinds] == ["cpu", "gpu-A10", "gpu-A10.2"]
+    assert [len(kind.nodes) for kind in kinds] == [18, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        ('[[node]]\npool = "tiny"\ncpu_milli = 1\n', "too few jobs can run on nodes of kind `tiny`: 0", "entry out"),
+        (CPU_NODES.replace("8000", "8001"), "can hold go to other kinds", "lowest `weight`"),
+    ],
+)
+def test_a_kind_without_jobs_is_refused_with_what_to_do(tmp_path, capsys, text, words, hint):
+    trace = Trace(two_roles(), fleetlab.Provenance("made", "made"))
+    trace.save(tmp_path / "log")
+    (tmp_path / "three.toml").write_text(CPU_NODES + GPU_NODES + text.replace('cpu"', 'other"'), "utf-8")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["autoscale", str(tmp_path / "log"), "--cluster", str(tmp_path / "three.toml")])
+    said = capsys.readouterr().err
+    assert left.value.code == 2
+    assert words in said
+    assert hint in said.split("hint: ")[1]
+
+
+def test_what_is_wrong_with_the_jobs_of_one_kind_is_said_with_its_name(tmp_path):
+    late = two_roles().frame.filter((pl.col("gpu_milli") > 0) | (pl.col("submit") < DAY)).drop("job")
+    nodes = written(tmp_path, GPU_NODES + CPU_NODES)
+    with pytest.raises(WorkloadError, match=r"nodes of kind `cpu`: .*too short"):
+        fleetlab.autoscale(Workload.of(late, source="late"), nodes, **SHORT)

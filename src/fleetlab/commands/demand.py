@@ -131,6 +131,7 @@ def capacity(
     help_epilogue=examples(
         "fleetlab autoscale my-trace --cluster pool.toml",
         "fleetlab autoscale my-trace --cluster pool.toml --wait 10 --boot 15m --models simple,ridge",
+        "fleetlab autoscale my-trace --cluster cpu-and-gpu.toml --wait 1m",
     )
 )
 def autoscale(
@@ -146,6 +147,9 @@ def autoscale(
     json: Json = False,
 ) -> None:
     """Compare autoscaling by forecasts with reactive scaling, a fixed number of nodes, and demand known in advance.
+
+    Each kind of node in the cluster is scaled by itself, for the jobs that only it can hold, and those that prefer it:
+    the kind of the lowest `weight`, then the first. Nodes with GPUs are for jobs that request some.
 
     Parameters
     ----------
@@ -178,4 +182,4 @@ def autoscale(
             models=split(models),
             progress=bar,
         )
-    show(result, json=json, only=("policies", "differences"))
+    show(result, json=json, only=("all kinds", "policies", "differences"))

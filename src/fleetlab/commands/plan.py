@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
 import fleetlab
-from fleetlab.commands.options import Json, Seed, cluster_of, trace_of
+from fleetlab.commands.options import Json, Seed, cluster_of, split, trace_of
 from fleetlab.commands.words import examples, pairs
 
 if TYPE_CHECKING:
@@ -16,13 +17,59 @@ if TYPE_CHECKING:
 
     from fleetlab.core import Progress
     from fleetlab.plan import Defragmentation, Plan
+    from fleetlab.studies.plan_ahead import PlanAhead
 
 DemandWords = Annotated[
     str,
     Parameter(help="A TOML or CSV file of requests and counts, or a trace: the folder of one, or `builtin`."),
 ]
 
+FORECAST = Group("Forecast", sort_key=1)
+
 desk = App()
+
+
+def _option(text: str) -> Parameter:
+    return Parameter(help=text, group=FORECAST, show_default=False)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ForecastOptions:
+    """What is forecast with --forecast; what is not given has the default that its help names."""
+
+    quantile: Annotated[
+        float | None, _option("Upper quantile of the demand, planned for beside the median (default: 0.9).")
+    ] = None
+    target: Annotated[
+        Literal["requests", "level"] | None,
+        _option(
+            "requests: place all that is requested over the horizon beside what runs, of which nothing ends; level: "
+            "place what is allocated at its peak (default: requests)."
+        ),
+    ] = None
+    every: Annotated[
+        str | None, _option("Length of a step: seconds, or a number followed by s, m, h or d (default: 1h).")
+    ] = None
+    horizon: Annotated[int | None, _option("Steps to plan for (default: 24).")] = None
+    by: Annotated[
+        Literal["role", "app", "gpu_type"] | None,
+        _option("Forecast each role, app or GPU type by itself (default: role, where the trace names some)."),
+    ] = None
+    models: Annotated[str | None, _option("Forecast models, as in `fleetlab forecast` (default: simple,classic).")] = (
+        None
+    )
+    recent: Annotated[
+        str | None, _option("How much of the end of the log the shapes of new instances are taken from (default: 7d).")
+    ] = None
+
+    def words(self) -> dict[str, Any]:
+        """Return the options that were given, as `plan_ahead` takes them."""
+        given = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return given | ({"models": split(given["models"])} if "models" in given else {})
+
+
+NO_FORECAST = ForecastOptions()
 
 
 @desk.command(
@@ -31,6 +78,7 @@ desk = App()
         "fleetlab plan my-trace --nodes nodes.toml --at busiest --seconds 60",
         "fleetlab plan demand.csv --nodes nodes.toml --objective cost --price cpu=4 --price gpu=16 --out placement.csv",
         "fleetlab plan demand.toml --nodes fewer.toml --objective moves --current placement.csv",
+        "fleetlab plan my-trace --nodes nodes.toml --forecast --every 1h --horizon 24 --quantile 0.9",
     )
 )
 def plan(
@@ -44,11 +92,14 @@ def plan(
     seconds: float = 60.0,
     seed: Seed = 0,
     out: Path | None = None,
+    forecast: Annotated[bool, Parameter(negative=(), show_default=False, group=FORECAST)] = False,
+    options: ForecastOptions = NO_FORECAST,
     json: Json = False,
 ) -> None:
     """Place every instance on a node, with a bound on how much better a placement could be.
 
-    The exit status is 1 if an instance cannot be placed.
+    With --forecast, place what comes after the end of a trace beside what runs and waits there: how many nodes of each
+    kind the median of the demand needs, and an upper quantile. The exit status is 1 if an instance cannot be placed.
 
     Parameters
     ----------
@@ -66,25 +117,26 @@ def plan(
     seconds
         Time limit of the search.
     out
-        Write the placement to this CSV file.
+        Write the placement to this CSV file; with --forecast, that of the upper quantile.
+    forecast
+        Forecast the demand that comes next, and place it beside what runs and waits at the end of the trace.
     """
     from fleetlab._screen import progress
     from fleetlab.core.files import may_write
 
     may_write(out)
+    _forecast_words(demand, options, at, current, forecast=forecast)
+    how: dict[str, Any] = {"objective": objective, "prices": _prices(prices), "seconds": seconds, "seed": seed}
+    result: Plan | PlanAhead
     with progress("done") as bar:
-        workload, cluster = _demand(demand, nodes, at, bar)
-        result = fleetlab.plan(
-            workload,
-            cluster,
-            objective=objective,
-            prices=_prices(prices),
-            current=_placement(current),
-            seconds=seconds,
-            seed=seed,
-            progress=bar,
-        )
-    _show(result, out, json=json, only=("does not fit", "nodes"))
+        if forecast:
+            trace = trace_of(demand, nodes, bar)
+            cluster = cluster_of(trace, demand, "--nodes")
+            result = fleetlab.plan_ahead(trace, cluster, **options.words(), **how, progress=bar)
+        else:
+            workload, cluster = _demand(demand, nodes, at, bar)
+            result = fleetlab.plan(workload, cluster, current=_placement(current), **how, progress=bar)
+    _show(result, out, json=json, only=("demand", "does not fit", "nodes"))
     sys.exit(0 if result.feasible else 1)
 
 
@@ -142,6 +194,23 @@ def defragment(
     _show(result, out, json=json, only=("freed", "moves"))
 
 
+def _forecast_words(
+    words: str, options: ForecastOptions, at: str | None, current: Path | None, *, forecast: bool
+) -> None:
+    """Refuse options that do not go together."""
+    if not forecast:
+        if given := next(iter(options.words()), None):
+            msg = f"--{given} is for a forecast"
+            raise fleetlab.WorkloadError(msg, hint="--forecast plans for the demand that comes next")
+        return
+    if Path(words).suffix.lower() in (".toml", ".csv"):
+        msg = f"a forecast needs a trace, and a demand has no times: {words}"
+        raise fleetlab.WorkloadError(msg, hint="name the folder of a trace, or omit --forecast")
+    if at is not None or current is not None:
+        msg = f"a forecast begins at the end of the trace, and takes no {'--at' if at is not None else '--current'}"
+        raise fleetlab.WorkloadError(msg, hint="omit it, or omit --forecast")
+
+
 def _demand(
     words: str, nodes: Path | None, at: str | None, bar: "Progress"
 ) -> "tuple[fleetlab.Workload, fleetlab.Cluster]":
@@ -179,7 +248,7 @@ def _placement(path: Path | None) -> "pl.DataFrame | None":
         raise fleetlab.WorkloadError(msg, hint="a CSV file of job, instance, node, gpus, as --out writes it") from None
 
 
-def _show(result: "Plan | Defragmentation", out: Path | None, *, json: bool, only: Sequence[str]) -> None:
+def _show(result: "Plan | PlanAhead | Defragmentation", out: Path | None, *, json: bool, only: Sequence[str]) -> None:
     """Write the placement and print the result; the answer is shown even if the file cannot be written."""
     from fleetlab._screen import show
     from fleetlab.core.files import atomic_write

@@ -2,7 +2,8 @@
 
 from fleetlab.forecast.backtest import check_forecaster
 from fleetlab.forecast.forecast import forecast
+from fleetlab.forecast.instances import InstancesAhead, instances_ahead
 from fleetlab.forecast.panel import Forecaster, Panel
 from fleetlab.forecast.result import Forecast
 
-__all__ = ["Forecast", "Forecaster", "Panel", "check_forecaster", "forecast"]
+__all__ = ["Forecast", "Forecaster", "InstancesAhead", "Panel", "check_forecaster", "forecast", "instances_ahead"]

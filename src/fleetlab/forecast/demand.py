@@ -94,7 +94,7 @@ class DemandEvents:
         steps = self.steps(every)
         inside = mine & np.isfinite(when) & (when < steps * every)
         at = np.minimum((when[inside] // every).astype(np.int64), steps - 1)
-        filled = np.zeros((steps, len(RESOURCES)))
+        filled = np.zeros((steps, self.amounts.shape[1]))
         np.add.at(filled, at, self.amounts[inside])
         return filled
 

@@ -2,8 +2,8 @@
 
 from fleetlab.plan.checker import check
 from fleetlab.plan.defragment import Defragmentation, defragment
-from fleetlab.plan.demand import alive, demand
+from fleetlab.plan.demand import alive, demand, present
 from fleetlab.plan.plan import plan
 from fleetlab.plan.result import Plan
 
-__all__ = ["Defragmentation", "Plan", "alive", "check", "defragment", "demand", "plan"]
+__all__ = ["Defragmentation", "Plan", "alive", "check", "defragment", "demand", "plan", "present"]

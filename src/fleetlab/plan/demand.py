@@ -126,6 +126,18 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
     return replace(workload, frame=frame, source=source, notes=(*workload.notes, counted.line))
 
 
+def present(workload: Workload, now: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the jobs that run just before a time and go on, and those that were submitted before it and still wait.
+
+    One that ends at that time has made room; one that is submitted at that time is yet to come.
+    """
+    begin, end = lives(workload)
+    running = (begin < now) & (end > now)
+    starts = np.isfinite(begin) | (workload.frame["status"] == "waiting").to_numpy()
+    waiting = (workload.frame["submit"].to_numpy() < now) & (begin >= now) & starts
+    return workload.frame.filter(pl.Series(running)), workload.frame.filter(pl.Series(waiting))
+
+
 def lives(workload: Workload) -> tuple[Floats, Floats]:
     """When each job begins and ends; infinite for one that never begins, or has no end.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TypeAlias, Unpack
 
@@ -21,8 +21,10 @@ from fleetlab.forecast.catalogue import BY_NAME, FAMILIES, NEEDS
 from fleetlab.stats import Floats, Ints
 from fleetlab.studies.autoscale.demand import PoolDemand, pool_demand
 from fleetlab.studies.autoscale.forecasts import LEAST, DemandForecast, best, forecasts, sustain
+from fleetlab.studies.autoscale.kinds import ScaledPool, left_out_notes, scaled_pools
 from fleetlab.studies.autoscale.replay import POOL, Replay, ReplayResult
 from fleetlab.studies.autoscale.result import DAY, POLICIES, Autoscaling
+from fleetlab.studies.autoscale.together import together
 
 WAIT = 60.0  # seconds: the default goal
 LEARN, COUNT = 4, 2  # days at least
@@ -61,7 +63,9 @@ def autoscale(
     source
         What builds the scenario, as `Scenario.of` takes it.
     cluster
-        The nodes, all of one kind, as many as there may be, in place of those of the trace.
+        The nodes, as many as there may be, in place of those of the trace. Each kind of node is scaled by itself, for
+        the jobs that only it can hold, and those that prefer it: a job that several kinds can hold goes to that of the
+        lowest `weight`, then to the first. Nodes with GPUs are for jobs that request some.
     wait
         The goal: a P95 wait of at most this (default: 60 s).
     risk
@@ -84,10 +88,50 @@ def autoscale(
     """
     scenario = Scenario.of(source, cluster, **words)
     _check(scenario, wait, risk)
-    goal, step, boots = _time("wait", WAIT if wait is None else wait), _time("every", every, 1.0), _time("boot", boot)
-    chosen_models = _models(models)
-    demand = pool_demand(scenario, every=step)
-    replay = _replay(demand, boots, None if learn is None else _time("learn", learn, 1.0))
+    goal = ScalingGoal(
+        _time("wait", WAIT if wait is None else wait), risk, _time("every", every, 1.0), _time("boot", boot),
+        None if learn is None else _time("learn", learn, 1.0), _models(models),
+    )  # fmt: skip
+    pools = scaled_pools(scenario)
+    if len(pools) == 1:
+        return replace(_scale(scenario, pools[0], goal, progress), coverage=scenario.coverage)
+    parts = {
+        pool.name: _of_kind(scenario, pool, goal, part_of(progress, number, len(pools)))
+        for number, pool in enumerate(pools)
+    }
+    return replace(together(parts, left_out_notes(scenario)), coverage=scenario.coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingGoal:
+    """What every scaling policy must meet, and what forecasts may learn from; times in seconds."""
+
+    wait: float
+    risk: float | None
+    every: float
+    boot: float
+    learn: float | None
+    models: list[Forecaster]
+
+
+def part_of(progress: Progress, number: int, parts: int) -> Progress:
+    """Return the progress of one of several equal parts."""
+    return lambda what, done, share: progress(what, done, (number + (share or 0.0)) / parts)
+
+
+def _of_kind(scenario: Scenario, pool: ScaledPool, goal: ScalingGoal, progress: Progress) -> Autoscaling:
+    """Scale one kind of several; what is wrong with its jobs is said with its name."""
+    try:
+        return _scale(scenario, pool, goal, progress)
+    except WorkloadError as e:
+        msg = f"nodes of kind `{pool.name}`: {e}"
+        raise WorkloadError(msg, hint=e.hint) from None
+
+
+def _scale(scenario: Scenario, pool: ScaledPool, goal: ScalingGoal, progress: Progress) -> Autoscaling:
+    """Find the cheapest setting of every scaling policy for one kind of node."""
+    demand = pool_demand(pool, every=goal.every)
+    replay = _replay(demand, goal.boot, goal.learn)
     done: list[ReplayResult] = []
 
     def count(result: ReplayResult) -> ReplayResult:
@@ -95,19 +139,19 @@ def autoscale(
         progress("replays", len(done), 1 - 0.95 ** len(done))  # their number is not known in advance
         return result
 
-    expected = _forecasts(replay, chosen_models)
-    chosen = None if risk is None else count(_at_risk(replay, expected, risk))
-    goal = goal if chosen is None else chosen.p95
+    expected = _forecasts(replay, goal.models)
+    chosen = None if goal.risk is None else count(_at_risk(replay, expected, goal.risk))
+    wait = goal.wait if chosen is None else chosen.p95
     results = {
-        name: SEARCHES[name](replay, expected, goal, count) if chosen is None or name != "forecast" else chosen
+        name: SEARCHES[name](replay, expected, wait, count) if chosen is None or name != "forecast" else chosen
         for name in POLICIES
     }
     settings = scenario.words() | {
-        "wait": goal, "risk": risk, "every": step, "boot": boots, "learn": replay.first * step,
-        "models": [model.name for model in chosen_models],
+        "wait": wait, "risk": goal.risk, "every": goal.every, "boot": goal.boot, "learn": replay.first * goal.every,
+        "models": [model.name for model in goal.models],
     }  # fmt: skip
     provenance = Provenance("autoscale", scenario.workload.source, settings, scenario.seed)
-    return replace(Autoscaling.of(results, done, replay, goal, provenance), coverage=scenario.coverage)
+    return Autoscaling.of(results, done, replay, wait, provenance)
 
 
 def _time(name: str, value: str | float, least: float = 0.0) -> float:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Scenario, Workload, WorkloadError
+from fleetlab.core import Scenario, Workload, WorkloadError
 from fleetlab.core.catalog import NODE_AMOUNTS
 from fleetlab.stats import Floats, Ints
+from fleetlab.studies.autoscale.kinds import ScaledPool
 
 MOST = 200_000  # steps
 
@@ -34,21 +35,13 @@ class PoolDemand:
         return math.ceil(float(self.level.max(initial=0.0)) - 1e-9)
 
 
-def pool_demand(scenario: Scenario, *, every: float) -> PoolDemand:
-    """Return the jobs that may run on the nodes, and their demand; a pool with GPUs is for jobs that request some."""
-    nodes, workload = scenario.cluster, scenario.workload
-    node = _one_kind(nodes)
-    frame = workload.frame.with_row_index("row").filter(pl.col("runtime").is_not_null())
-    if node["gpus"]:
-        types = pl.col("gpu_types")
-        may = (types.list.len() == 0) | types.list.contains(node["gpu_type"])
-        frame = frame.filter((pl.col("gpu_milli") > 0) & may)
-    frame = frame.filter(pl.col("instances") <= _slots(node) * len(nodes))
-    if frame.height < 2:
-        msg = f"{workload.source}: too few jobs can run on these nodes: {frame.height}"
-        raise WorkloadError(msg, hint="a job must fit on a node and have a runtime; GPU nodes are for jobs with GPUs")
+def pool_demand(pool: ScaledPool, *, every: float) -> PoolDemand:
+    """Return the jobs of a pool of equal nodes, and their demand."""
+    scenario, rows = pool.scenario, pool.rows
+    workload, node = scenario.workload, scenario.cluster.frame.row(0, named=True)
+    frame = workload.frame[rows]
     first = float(frame["submit"][0])
-    jobs = frame.drop("row", "job").with_columns(pl.col("submit") - first)
+    jobs = frame.drop("job").with_columns(pl.col("submit") - first)
     kept = Workload.of(jobs, source=workload.source)
     fraction = _fraction(jobs, node) * jobs["instances"].to_numpy()[:, None]
     end = float(jobs["submit"][-1])
@@ -60,27 +53,8 @@ def pool_demand(scenario: Scenario, *, every: float) -> PoolDemand:
     level = peaks(submit, submit + runtime, fraction, every, steps)
     scarce = fraction[:, int((fraction * runtime[:, None]).sum(axis=0).argmax())]
     flows = np.column_stack([_in_steps(when, scarce, every, steps) for when in (submit, submit + runtime)])
-    rows = frame["row"].to_numpy().astype(np.int64)
     cold = scenario.on(kept, rows).replace(warm_up="none")  # the days that count come after those of learning
-    return PoolDemand(cold, fraction, every, level, flows, steps * every, len(workload) - frame.height)
-
-
-def _one_kind(nodes: Cluster) -> dict[str, Any]:
-    kinds = nodes.frame.drop("node", "pool").unique()
-    if kinds.height != 1:
-        msg = f"a pool that is scaled has nodes of one kind, not: {kinds.height}"
-        raise WorkloadError(msg, hint="one [[node]] entry, its count the most nodes that there may be")
-    return kinds.row(0, named=True)
-
-
-def _slots(node: dict[str, Any]) -> pl.Expr:
-    """Return how many instances of a job an empty node holds."""
-    gpu, memory, limit = (pl.col(name).cast(pl.Int64) for name in ("gpu_milli", "gpu_memory_mib", "max_per_node"))
-    each = 1000 // pl.min_horizontal(gpu, 1000)  # on one GPU
-    each = pl.when(memory > 0).then(pl.min_horizontal(each, node["gpu_memory_mib"] // memory)).otherwise(each)
-    limits = [(pl.col(name) > 0, node[name] // pl.col(name)) for name in NODE_AMOUNTS]
-    limits += [(gpu > 0, node["gpus"] * each // pl.max_horizontal(gpu // 1000, 1)), (limit > 0, limit)]
-    return pl.min_horizontal(pl.lit(MOST), *(pl.when(some).then(slots) for some, slots in limits))
+    return PoolDemand(cold, fraction, every, level, flows, steps * every, pool.left_out)
 
 
 def _fraction(frame: pl.DataFrame, node: dict[str, Any]) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -102,16 +103,18 @@ def _by_step(met: Mapping[str, ReplayResult], replay: Replay) -> pl.DataFrame:
 def _findings(differences: pl.DataFrame, met: Mapping[str, ReplayResult], wait: float) -> list[str]:
     if "forecast" not in met:
         return [f"No setting of the forecasts has a P95 wait of at most {duration(wait)}."]
-    lines = []
-    for row in differences.iter_rows(named=True):
-        verbs = {"lower": "need fewer node-hours than", "higher": "need more node-hours than"}
-        verb = verbs.get(row["verdict"], "do not differ significantly in node-hours from")
-        lines.append(
-            f"At a P95 wait of at most {duration(wait)}, forecasts {verb} `{row['baseline']}`: "
-            f"difference {row['node-hours per day']:+,.4g} per day (95 % CI {row['low']:+,.4g} to "
-            f"{row['high']:+,.4g}), {row['percent']:+.3g} %."
-        )
-    return lines
+    goal = f"At a P95 wait of at most {duration(wait)}, "
+    return [f"{goal}{difference_sentence(row)}" for row in differences.iter_rows(named=True)]
+
+
+def difference_sentence(row: Mapping[str, Any]) -> str:
+    """Return in words how many node-hours forecasts need against another policy."""
+    verbs = {"lower": "need fewer node-hours than", "higher": "need more node-hours than"}
+    verb = verbs.get(row["verdict"], "do not differ significantly in node-hours from")
+    return (
+        f"forecasts {verb} `{row['baseline']}`: difference {row['node-hours per day']:+,.4g} per day (95 % CI "
+        f"{row['low']:+,.4g} to {row['high']:+,.4g}), {row['percent']:+.3g} %."
+    )
 
 
 def _estimates(differences: pl.DataFrame, met: Mapping[str, ReplayResult]) -> list[Estimate]:

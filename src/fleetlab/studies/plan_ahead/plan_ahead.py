@@ -1,0 +1,124 @@
+"""How many nodes does the demand that comes next need, beside what runs and waits?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from fleetlab.core import Cluster, Progress, Provenance, Trace, TraceError, WorkloadError
+from fleetlab.core.durations import HINT, in_seconds
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import silent
+from fleetlab.forecast import Forecaster, InstancesAhead, instances_ahead
+from fleetlab.forecast.demand import By, Target
+from fleetlab.studies.plan_ahead.cases import Search, check_kinds, place
+from fleetlab.studies.plan_ahead.result import NOW, PlanAhead, upper_name
+from fleetlab.studies.plan_ahead.shapes import in_shapes, new_instances, population, recent_shapes, to_place
+
+OBJECTIVES = ("nodes", "stranded", "cost")  # those that count nodes
+MODELS = ("simple", "classic")
+
+
+def plan_ahead(
+    trace: Trace,
+    nodes: Cluster | None = None,
+    *,
+    target: Target = "requests",
+    every: str | float = "1h",
+    horizon: int = 24,
+    quantile: float = 0.9,
+    by: By | None = None,
+    models: Sequence[str | Forecaster] = MODELS,
+    recent: str | float = "7d",
+    objective: str = "nodes",
+    prices: Mapping[str, float] | None = None,
+    seconds: float = 60.0,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> PlanAhead:
+    """Forecast the instances that come next, and place them beside those that run and wait at the end of the log.
+
+    It is done for the median of the forecast demand and for an upper quantile.
+
+    Parameters
+    ----------
+    trace
+        The log to forecast from.
+    nodes
+        The nodes, in place of those of the trace.
+    target
+        requests: place all that is requested over the horizon, and nothing ends; level: place what is allocated at
+        its peak.
+    every, horizon
+        The length of a step, and the number of steps to plan for.
+    quantile
+        The upper quantile of the demand, from 0.5 to below 1.
+    by
+        Forecast each role, app or GPU type by itself (default: role, where the trace names some).
+    models
+        The forecast models and families to choose from.
+    recent
+        How much of the end of the log the shapes of instances are taken from.
+    objective, prices, seconds, seed
+        As in `plan`; each of the searches may take so many seconds.
+    progress
+        Called as models are fitted and plans are searched.
+
+    """
+    back = _check(trace, objective, recent)
+    cluster = _nodes(trace, nodes)
+    ahead = instances_ahead(
+        trace, target=target, every=every, horizon=horizon, by=by, quantile=quantile, models=models, seed=seed,
+        progress=progress,
+    )  # fmt: skip
+    shapes, demand = recent_shapes(trace.workload, ahead, back), _demand(trace, ahead)
+    upper = upper_name(quantile)
+    for name in ("median", upper):
+        counts = dict(zip(demand["part"], demand[f"new, {name}"], strict=True))
+        shapes = shapes.with_columns(in_shapes(shapes, counts).alias(name))
+    demands = {
+        name: to_place(trace.workload, ahead, shapes, None if name == NOW else shapes[name])
+        for name in (NOW, "median", upper)
+    }
+    check_kinds(demands[upper], cluster)
+    search = Search(objective, prices, seconds, seed, progress)
+    cases = [place(name, workload, cluster, search) for name, workload in demands.items()]
+    settings = {
+        "target": target, "every": ahead.every, "horizon": horizon, "quantile": quantile, "by": ahead.by,
+        "models": [m if isinstance(m, str) else m.name for m in models], "recent": back, "objective": objective,
+        "seconds": seconds, "cluster": cluster.source, **({} if prices is None else {"prices": dict(prices)}),
+    }  # fmt: skip
+    provenance = Provenance("plan_ahead", trace.workload.source, settings, seed)
+    return PlanAhead.of(ahead, demand, shapes, cases, cluster, provenance)
+
+
+def _check(trace: Trace, objective: str, recent: str | float) -> float:
+    lookup("objective with a forecast", objective, OBJECTIVES, error=WorkloadError)
+    back = in_seconds(recent)
+    if not 0 < back < math.inf:
+        msg = f"`recent` is not a length of time: `{recent}`"
+        raise WorkloadError(msg, hint=HINT)
+    if not len(trace.workload):
+        msg = f"{trace.workload.source}: no jobs to forecast from"
+        raise WorkloadError(msg, hint="`fleetlab show` lists what is in a trace")
+    return back
+
+
+def _nodes(trace: Trace, nodes: Cluster | None) -> Cluster:
+    found = nodes or trace.cluster
+    if found is None:
+        msg = f"the trace has no cluster: {trace.workload.source}"
+        raise TraceError(msg, hint="--nodes FILE.toml gives it one: [[node]] entries")
+    return found
+
+
+def _demand(trace: Trace, ahead: InstancesAhead) -> pl.DataFrame:
+    """Return for each part what runs and waits, the forecast, and the instances that are new."""
+    upper = upper_name(ahead.quantile)
+    rows = [(one.expected, one.median, one.upper, *one.below, ", ".join(one.models)) for one in ahead.parts]
+    names = ("forecast", "median", upper, "held out below", "below low", "below high", "models")
+    frame = population(trace.workload, ahead).hstack(pl.DataFrame(rows, schema=list(names), orient="row"))
+    new = {f"new, {name}": new_instances(frame, ahead.target, name) for name in ("median", upper)}
+    return frame.with_columns(**{name: pl.Series(values, dtype=pl.Int64) for name, values in new.items()})
