@@ -706,4 +706,4 @@ def test_an_estimate_below_zero_is_turned_away(tmp_path):
     file.write_text("submit,runtime,estimate\n0,10,-1\n1,8,8\n")
     trace = fleetlab.read(file, "csv")
     assert len(trace.workload) == 1
-    assert trace.rejects["reason"].to_list() == ["`estimate` is negative"]
+    assert trace.rejects["reason"].to_list() == ["`estimate` is negative: -1.0"]
