@@ -1,5 +1,6 @@
 """Policies compared on the same jobs, and the story of a trace on one page."""
 
+import re
 import threading
 from dataclasses import replace
 
@@ -300,11 +301,19 @@ def test_a_short_trace_is_diagnosed_as_it_is():
 
 
 @pytest.mark.slow
-def test_the_story_ends_in_five_sentences_and_a_page(tmp_path):
+def test_the_story_is_three_findings_three_figures_and_a_table_before_all_else(tmp_path):
     trace = fleetlab.synthesize("pai2020", jobs=1500, seed=1)
-    result = story(trace, out=tmp_path / "page.html")
-    assert len(result.findings) == 5
+    result = story(trace, out=tmp_path / "page.html", placement="worst_fit", load=6.0)
+    assert len(result.findings) == 3
+    assert result.about.startswith("Synthetic: ")
     text = result.page.read_text("utf-8")
+    first, folded = text.split('<details class="rest">')
+    assert "Synthetic" in first[: first.index("<h1") + 100]
+    assert [first.count(what) for what in ("<figure", "<table", "<ol")] == [3, 1, 1]
+    assert "a simulation of all 1,500 jobs under fifo/greedy, placement worst_fit, load 6" in first
+    assert folded.count("<figure") > 10
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
     assert "<svg" in text
     assert "http:" not in text.replace("http://www.w3.org", "")
     assert "https:" not in text

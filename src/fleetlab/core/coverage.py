@@ -57,7 +57,8 @@ class Coverage:
         }
         some = [covered.filter(c) for c in ("initial", pl.col("origin") == HELD, pl.col("origin") == IMPUTED)]
         log, replayed, initial, held, imputed = map(_part, (jobs, covered, *some))
-        return cls(log, replayed, initial, held, imputed, left_out, unit, verb, times.of)
+        of_what = f"synthetic {times.of}" if times.workload.synthetic else times.of
+        return cls(log, replayed, initial, held, imputed, left_out, unit, verb, of_what)
 
     @property
     def share(self) -> float:

@@ -101,9 +101,10 @@ def instances_ahead(
     parts = []
     for part, panel in panels.items():
         one = study(
-            part, panel, which, ensemble=ensemble, horizon=horizon, gap=horizon, folds=FOLDS, seed=seed, done=done
-        )
-        values, _ = ahead(one, which, seed=seed)
+            part, panel, which, ensemble=ensemble, horizon=horizon, gap=horizon, folds=FOLDS, trials=0, seed=seed,
+            done=done,
+        )  # fmt: skip
+        values, _ = ahead(one, seed=seed)
         parts.append(_part(one, values[:, 0], OVER_HORIZON[target], quantile))
     now, origins = events.steps(seconds) * seconds, sum(len(cut.at) for cut in one.cuts)
     return InstancesAhead(

@@ -18,10 +18,10 @@ from fleetlab.report.words import provenance_line
 DIGITS = 6  # of a number that the script reads out
 
 
-def figures(results: Mapping[str, Result], *, most: int) -> Iterator[Markup]:
-    """Draw all figures of all results, with about `most` points in all."""
+def figures(results: Mapping[str, Result], *, most: int, prefix: str = "f") -> Iterator[Markup]:
+    """Draw all figures of all results, with about `most` points in all; their ids begin with `prefix`."""
     # Keys are counted, never made from names: names are text.
-    keys = (f"f{k}" for k in count())
+    keys = (f"{prefix}{k}" for k in count())
     for panel in panels(results, most=most):
         several = len(panel.charts) > 1
         elements = [

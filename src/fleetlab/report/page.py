@@ -15,13 +15,13 @@ from importlib.resources import files
 import polars as pl
 
 from fleetlab.core import Estimate, Result
-from fleetlab.core.display import UNKNOWN
+from fleetlab.core.display import UNKNOWN, shown
 from fleetlab.core.result import amount
 from fleetlab.report.draw import palette
 from fleetlab.report.figures import figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.panels import summaries
-from fleetlab.report.tables import cell, table
+from fleetlab.report.tables import cell, grid, table
 from fleetlab.report.words import difference, provenance_line
 
 LINES = 60  # findings, notes or numbers of a result
@@ -29,8 +29,11 @@ POINTS = 80_000  # of all figures together
 CELLS = 60_000  # of all tables together
 
 
-def page(results: Mapping[str, Result], title: str, *, share: float = 1.0) -> str:
-    """Return the page; `share` below 1 leaves out points and rows."""
+def page(results: Mapping[str, Result], title: str, *, lead: Result | None = None, share: float = 1.0) -> str:
+    """Return the page; `share` below 1 leaves out points and rows.
+
+    With a `lead` the page begins with that in short, and all else is folded.
+    """
     sections = {
         "Summary": _summary(results),
         "Figures": _figures(results, share),
@@ -40,13 +43,29 @@ def page(results: Mapping[str, Result], title: str, *, share: float = 1.0) -> st
     }
     present = {name: inside for name, inside in sections.items() if inside}
     links = [tag("li", tag("a", name, href=f"#{_anchor(name)}")) for name in present]
+    contents = tag("nav", tag("ul", *links), aria_label="Contents")
+    everything = [_section(name, inside) for name, inside in present.items()]
+    if lead is not None:
+        counted = ", ".join(name for name in results)
+        summary = tag("summary", tag("b", "Everything that was computed"), tag("span", f" ({counted})", class_="soft"))
+        everything = [_in_short(lead), tag("details", summary, contents, *everything, class_="rest")]
     body = [
         tag("a", "Skip to content", href="#main", class_="skip"),
-        tag("header", tag("h1", title), tag("nav", tag("ul", *links), aria_label="Contents")),
-        tag("main", *(_section(name, inside) for name, inside in present.items()), id="main"),
+        tag("header", tag("h1", title), *([] if lead is not None else [contents])),
+        tag("main", *everything, id="main"),
         tag("script", script()),
     ]
     return f"<!doctype html>\n{tag('html', _head(title), tag('body', *body), lang='en')}\n"
+
+
+def _in_short(lead: Result) -> Markup:
+    """Return what a reader sees first: what this is, the findings, few figures and one table."""
+    parts = [tag("p", note) for note in lead.notes]
+    parts.append(tag("ol", *(tag("li", finding) for finding in lead.findings), class_="findings"))
+    parts.append(tag("div", *figures({"in short": lead}, most=POINTS // 10, prefix="s"), class_="figures short"))
+    for name, frame in lead.tables().items():
+        parts += [tag("h2", name[0].upper() + name[1:]), grid(shown(frame), name)]
+    return tag("section", *parts, id="in-short")
 
 
 def _head(title: str) -> Markup:

@@ -24,13 +24,15 @@ def report(
     out: Path | str,
     *,
     title: str | None = None,
+    lead: Result | None = None,
     svg: Path | str | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Write any results as one HTML file: findings, figures, tables, notes and provenance.
 
-    Several results, which may be given by name, are compared. `svg` is a folder for the figures. Everything is made
-    before anything is written; the same results give the same file, byte for byte.
+    Several results, which may be given by name, are compared. With a `lead` the page shows that one, and the results
+    are folded behind it. `svg` is a folder for the figures. Everything is made before anything is written; the same
+    results give the same file, byte for byte.
     """
     named = by_label(results)
     if not named:
@@ -43,17 +45,17 @@ def report(
     files: dict[Path, bytes] = {}
     if svg is not None:
         files |= _pictures(list(_charts(panels(named, most=POINTS))), Path(svg), progress)
-    files[Path(out)] = _fitting(named, heading)
+    files[Path(out)] = _fitting(named, heading, lead)
     for path, content in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, content)
     return Path(out)
 
 
-def _fitting(results: Mapping[str, Result], title: str) -> bytes:
+def _fitting(results: Mapping[str, Result], title: str, lead: Result | None) -> bytes:
     """Return the page with as many points and rows as fit."""
     for share in SMALLER:
-        content = page(results, title, share=share).encode()
+        content = page(results, title, lead=lead, share=share).encode()
         if len(content) <= LARGEST:
             return content
     msg = f"too much for one page: at least {len(content):,} bytes"

@@ -1,9 +1,10 @@
-"""Describe a trace, diagnose its waits and compare five policies, on one page."""
+"""A trace on one page: what it is, three findings, three figures and what to do; all else is folded behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Unpack
@@ -11,26 +12,41 @@ from typing import Unpack
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Result, Scenario, Words
+from fleetlab.core import Cluster, Figure, Result, Scenario, Words
+from fleetlab.core.durations import duration, plural
 from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.describe import describe
 from fleetlab.report import report
 from fleetlab.studies.compare import FIVE, compare
 from fleetlab.studies.diagnose import diagnose
 
-SENTENCES = 5
-MOST = 50_000  # jobs that are simulated
+MOST = 25_000  # jobs that are simulated
 STEP = 1_000  # jobs between two candidate windows
 WARM_UP = "2d"  # before the window: with all jobs before it, each simulation would take several times as long
 DAY = 86_400.0
 
 
+FIGURES = ("waiting by reason", "changes", "mean wait by policy")
+ACTIONS = 6
+DENSE = "best_fit"  # the placement that a title does not name
+COLUMNS = (
+    "action", "mean wait change", "mean wait change low", "mean wait change high", "verdict", "requires",
+    "added GPU-hours",
+)  # fmt: skip
+SYNTHETIC = (
+    "Synthetic: a trace made from published statistics of Alibaba's PAI cluster (July and August 2020, MLaaS in the "
+    "Wild); no row of it is real."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The page, and its main findings."""
+    """The page, what it is about, and its main findings."""
 
     page: Path
+    about: str
     findings: tuple[str, ...]
 
 
@@ -39,12 +55,13 @@ def story(
     cluster: Cluster | None = None,
     *,
     out: Path,
+    policies: Sequence[str] = FIVE,
     progress: Progress = silent,
     **words: Unpack[Words],
 ) -> Story:
     """Describe, diagnose and compare, and write the page `out`.
 
-    Of a large trace, the busiest 50,000 jobs in a row are simulated.
+    Of a large trace, the busiest 25,000 jobs in a row are simulated.
     """
     scenario = Scenario.of(source, cluster, **words).open(progress)
     _ = scenario.cluster  # a trace without one is refused before the work begins
@@ -55,26 +72,65 @@ def story(
         description = thread.submit(describe, scenario.trace, seed=scenario.seed, progress=_until(stop, progress))
         try:
             diagnosis = diagnose(part, progress=progress)
-            comparison = compare(part, policies=FIVE, progress=progress)
+            comparison = compare(part, policies=policies, progress=progress)
             described = description.result()
         except BaseException:  # Ctrl-C too: the description is not needed any more
             stop.set()
             raise
     progress("page", 0, 0.0)
-    of = f": {window}" if window else ""
-    sections: dict[str, Result] = {
-        "the trace": described, f"why jobs wait{of}": diagnosis, f"five policies{of}": comparison
-    }  # fmt: skip
-    page = report(sections, out, title="Trace, waits and policies")
+    lead = _lead(scenario, part, window, diagnosis, comparison)
+    sections: dict[str, Result] = {"the trace": described, "why jobs wait": diagnosis, "policies": comparison}
+    synthetic = "Synthetic trace: " if scenario.trace.workload.synthetic else ""
+    title = f"{synthetic}why jobs wait, and what would help"
+    page = report(sections, out, title=title[0].upper() + title[1:], lead=lead)
     progress("page", 1, 1.0)
-    simulated = (*diagnosis.findings[:2], comparison.findings[0])
-    which = (window, "the same jobs", "the same jobs") if window else ("", "", "")
-    ends = [f"{jobs}: {s[0].lower()}{s[1:]}" if jobs else s for s, jobs in zip(simulated, which, strict=False)]
-    # One sentence of each section before a second of any.
-    firsts = [sentence for s in described.sections for sentence in s.findings[-1:]]
-    rest = [sentence for sentence in described.findings if sentence not in firsts]
-    sentences = (*[*firsts[::-1], *rest][: SENTENCES - len(ends)][::-1], *ends)
-    return Story(page, tuple(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in sentences))
+    return Story(page, lead.notes[0], lead.findings)
+
+
+def _lead(scenario: Scenario, part: Scenario, window: str, diagnosis: Result, comparison: Result) -> FieldsResult:
+    """Choose what a reader sees first."""
+    found = {**diagnosis.figures(), **comparison.figures()}
+    charts = {name: _relabeled(found[name]) for name in FIGURES if name in found}
+    frames = {}
+    if "actions" in (tables := diagnosis.tables()):
+        actions = tables["actions"].head(ACTIONS)
+        frames = {"what to do": actions.select(name for name in COLUMNS if name in actions.columns)}
+    sentences = (*diagnosis.findings[:2], _relabel(comparison.findings[0]))
+    notes = (_what_it_is(scenario), _what_was_simulated(part, window))
+    return FieldsResult(diagnosis.provenance, sentences, frames=frames, charts=charts, notes=notes)
+
+
+def _relabeled(figure: Figure) -> Figure:
+    """Return a figure whose bars are named in few letters: policies that differ by placement by that."""
+    labels = figure.frame["x"]
+    if labels.dtype != pl.String or not labels.str.contains(", placement ").any():
+        return figure
+    short = labels.str.replace(r"^fifo/greedy, placement (\S+)$", "$1").str.replace("^fifo/greedy$", DENSE)
+    return replace(figure, frame=figure.frame.with_columns(x=short.str.replace(r", placement \w+", "")))
+
+
+def _relabel(sentence: str) -> str:
+    """Name the placement of the defaults in a sentence that compares placements."""
+    dense = f"under fifo/greedy, placement {DENSE}, of"
+    return sentence.replace("under fifo/greedy, of", dense)
+
+
+def _what_it_is(scenario: Scenario) -> str:
+    """Say what the data are."""
+    jobs, cluster = scenario.trace.workload, scenario.cluster
+    span = duration(float(jobs.frame["submit"].max() or 0.0))  # type: ignore[arg-type]
+    size = (
+        f"{plural(len(jobs), 'job')} submitted within {span}, {plural(len(cluster), 'node')}, "
+        f"{plural(cluster.gpus, 'GPU')}"
+    )
+    return f"{SYNTHETIC} {size}." if jobs.synthetic else f"{jobs.source}: {size}."
+
+
+def _what_was_simulated(part: Scenario, window: str) -> str:
+    """Say of which jobs and under which policy the findings speak."""
+    jobs = window or f"all {plural(len(part.workload), 'job')}"
+    policy = "Slurm as the site is configured" if part.scheduler is not None else part.title
+    return f"All numbers below are of a simulation of {jobs} under {policy}, or under what a line names instead."
 
 
 def _until(stop: Event, progress: Progress) -> Progress:
