@@ -245,7 +245,7 @@ def test_the_command_prints_pools_waits_and_what_speaks_against_them(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["model", "builtin:2000"])
     said = capsys.readouterr().out
-    assert said.startswith("All 2,000 jobs in the log are modeled, ")
+    assert said.startswith("All 2,000 jobs in the synthetic log are modeled, ")
     assert "\noffered load " in said
     assert all(word in said for word in ("V100M32", "heavy tail", "GI/G/", "gangs"))
 

@@ -338,4 +338,4 @@ def test_on_the_built_in_trace_the_default_comparison_shows_what_sharing_is_wort
     assert alone["mean wait"] > 20 * rows["fifo/greedy"]["mean wait"] > 500
     assert alone["mean wait change low"] > 0
     assert any("under fifo/greedy, sharing exclusive" in line for line in found.findings)
-    assert found.coverage.line.startswith("All 20,000 jobs in the log are simulated")
+    assert found.coverage.line.startswith("All 20,000 jobs in the synthetic log are simulated")
