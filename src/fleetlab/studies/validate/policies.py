@@ -1,7 +1,6 @@
 """Results of "MLaaS in the Wild" (Weng et al., NSDI 2022) on policies, repeated on the built-in trace.
 
-The trace is made from the paper's statistics, not from its rows: signs and sizes of effects can be compared, but not
-what depends on how well users and groups predict runtimes.
+The trace is made from the paper's statistics, not from its rows: signs and sizes of effects can be compared.
 """
 
 from __future__ import annotations
@@ -23,12 +22,29 @@ from fleetlab.traces import synthesize
 SEEDS = 4
 JOBS = 110_000
 CORES = 23_220  # CPU milli a GPU, as the authors' released simulator has it
-ANY = pl.lit([], dtype=pl.List(pl.String))
-HISTORY = {"user": [["user"], []], "group": [["user", "group"], ["user"], []]}
+RATE = 1.5
+HISTORY = {
+    "user": [["user"], []],
+    "group": [["user", "group"], ["user"], []],
+    "group+gpu": [["user", "group", "gpu_milli"], ["user", "group"], ["user"], []],
+}
 # Of the run that comes with their simulator, 20,000 jobs on 6,500 GPUs: mean JCT over mean runtime.
-DEMO = {"fifo": 1.572, "user": 1.246, "group": 1.205, "oracle": 1.189}
+DEMO = {"fifo": 1.572, "user": 1.246, "group": 1.205, "group+gpu": 1.191, "oracle": 1.189}
 DEMO_RUN = "PAI, 20,000 jobs on 6,500 GPUs"
-PREDICTS_LESS = "users and groups of the built-in trace predict runtimes less well"
+# Their figure of mean JCT by capacity (figure 13, read off its pixels), in 1,000 s by GPUs.
+CAPACITY = {
+    "fifo": {3000: 43.0, 4000: 34.6, 5000: 29.5, 6000: 25.6, 6500: 24.1},
+    "user": {3000: 18.1, 4000: 14.1, 5000: 11.4, 6000: 9.7, 6500: 9.0},
+    "group": {3000: 13.2, 4000: 10.5, 5000: 8.5, 6000: 7.1, 6500: 6.5},
+    "group+gpu": {3000: 11.6, 4000: 8.9, 5000: 7.1, 6000: 6.3, 6500: 5.9},
+    "oracle": {3000: 9.5, 4000: 7.5, 5000: 6.5, 6000: 5.8, 6500: 5.5},
+}
+BURST = 70_000  # jobs: how many the figure has is not told; with these FIFO takes as long as in it
+CUT = 0.2  # of a published cut, what is accepted: an oracle, which no estimate beats, is off by up to 0.15 itself
+EXCLUDE = (
+    "the figure and the example of the authors' simulator exclude each other: in the example an oracle waits a third "
+    "as long as FIFO, in the figure 3 to 12 %; the built-in trace follows the example"
+)
 
 Found = dict[str, float]
 
@@ -36,7 +52,7 @@ Found = dict[str, float]
 def compare(*, seed: int, progress: Progress) -> list[Line]:
     """Compare SJF, sharing, and reserve-and-pack, each over seeds."""
     seeds = range(seed, seed + SEEDS)
-    studies: list[Callable[[Trace, int], Found]] = [_demo, _tight, _reserving, _sharing]
+    studies: list[Callable[[Trace, int], Found]] = [_demo, _capacities, _predictability, _reserving, _sharing]
     runs: list[Found] = []
     for k, one in enumerate(seeds):
         runs.append({})
@@ -102,26 +118,49 @@ def _by(name: str) -> str:
     return "mean JCT over mean runtime, FIFO" if name == "fifo" else f"mean JCT over mean runtime, SJF by {name}"
 
 
-def _tight(trace: Trace, seed: int) -> Found:
-    """Return by how much SJF lowers the mean JCT where capacity is short."""
-    burst = _burst(_known(trace).sample(70_000, seed=seed).sort("submit"))
-    return {"reduction of mean JCT by SJF": 1 - _completion(burst, 3000, order="sjf") / _completion(burst, 3000)}
+def _capacities(trace: Trace, seed: int) -> Found:
+    """Return by how much SJF lowers the mean JCT, at the capacities of the figure."""
+    frame = _known(trace)
+    frame = frame.with_columns(**{f"by {name}": _history_mean(frame, keys) for name, keys in HISTORY.items()})
+    frame = frame.sample(BURST, seed=seed).sort("submit")
+    burst, found = _burst(frame), {}
+    for gpus in CAPACITY["fifo"]:
+        fifo = _completion(burst, gpus)
+        for name in (*HISTORY, "oracle"):
+            estimate = "oracle" if name == "oracle" else frame[f"by {name}"]
+            found[_cut(name, gpus)] = 1 - _completion(burst, gpus, order="sjf", estimate=estimate) / fifo
+    return found
+
+
+def _cut(name: str, gpus: int) -> str:
+    return f"reduction of mean JCT by SJF by {name}, {gpus:,} GPUs"
+
+
+def _predictability(trace: Trace, _seed: int) -> Found:
+    """Return which share of the instances is predicted within 5 and 25 %, of those whose key has a job that ended."""
+    frame = _known(trace)
+    truth, weight = frame["runtime"].to_numpy(), frame["instances"].to_numpy()
+    found = {}
+    for name, keys in HISTORY.items():
+        guess = past_mean(frame, keys[0]).fill_null(np.nan).to_numpy()
+        made = np.isfinite(guess)
+        error = np.abs(guess - truth)[made] / truth[made]
+        for within in (0.05, 0.25):
+            share = float(np.average(error <= within, weights=weight[made]))
+            found[f"instances predicted within {within:.0%} by {name}"] = share
+    return found
 
 
 # -- reserving and packing -----------------------------------------------------------------------------------------
 
 
 def _reserving(trace: Trace, _seed: int) -> Found:
-    """Load balancing against keeping V100s for those that need one, at twice the trace's rate.
+    """Load balancing against keeping V100s for those that need one, at one and a half times the trace's rate.
 
     The rate is the one number that is fitted: about as many V100 jobs start at once under load balancing as published.
     """
     assert trace.cluster is not None
-    needs = pl.col("gpu_types").list.first().is_in(["V100", "V100M32"]).fill_null(value=False)
-    frame = trace.workload.frame.with_columns(
-        gpu_types=pl.when(needs).then("gpu_types").otherwise(ANY), submit=pl.col("submit") / 2
-    )
-    workload = Workload.of(frame.drop("start", "end"), source="twice as fast")
+    workload = trace.workload.at_load(RATE)
     balanced, kept = (_waits(workload, trace.cluster, placement) for placement in ("worst_fit", "reserve_and_pack"))
     return {
         "V100 jobs that start at once, balanced": balanced[2],
@@ -133,7 +172,7 @@ def _reserving(trace: Trace, _seed: int) -> Found:
 def _waits(workload: Workload, cluster: Cluster, placement: str) -> tuple[float, float, float]:
     """Mean waits of GPU jobs, and of those of them that need a V100; and how many of these wait a second at most."""
     jobs = simulate(workload, cluster, placement=placement).jobs.filter(pl.col("gpu_milli") > 0)
-    picky = jobs.filter(pl.col("gpu_types").list.len() > 0)["wait"]
+    picky = jobs.filter(pl.col("gpu_types").list.first().is_in(["V100", "V100M32"]))["wait"]
     return float(jobs["wait"].mean()), float(picky.mean()), float((picky <= 1).mean())  # type: ignore[arg-type]
 
 
@@ -167,15 +206,32 @@ class Published(NamedTuple):
     counts: bool = True
 
 
-RESERVING = "PAI, reserving and packing"
+RESERVING, PREDICTED = "PAI, reserving and packing", "PAI, prediction by earlier jobs"
+SMOOTH = "run times are drawn from smooth curves, so the jobs of a large user are spread along them"
 PUBLISHED: dict[str, Published] = {
     _by("fifo"): Published(DEMO_RUN, DEMO["fifo"]),
-    _by("user"): Published(DEMO_RUN, DEMO["user"], 0.05, PREDICTS_LESS, counts=False),
-    _by("group"): Published(DEMO_RUN, DEMO["group"], 0.1, PREDICTS_LESS, counts=False),
+    _by("user"): Published(DEMO_RUN, DEMO["user"]),
+    _by("group"): Published(DEMO_RUN, DEMO["group"]),
+    _by("group+gpu"): Published(DEMO_RUN, DEMO["group+gpu"]),
     _by("oracle"): Published(DEMO_RUN, DEMO["oracle"]),
-    "reduction of mean JCT by SJF": Published("PAI, 70,000 jobs on 3,000 GPUs", 0.78, 0.15),
+    **{
+        _cut(name, gpus): Published(
+            f"PAI, {BURST:,} jobs",
+            1 - mean / CAPACITY["fifo"][gpus],
+            CUT,
+            EXCLUDE if name == "oracle" else "",
+            counts=name != "oracle",
+        )
+        for name, means in CAPACITY.items()
+        if name != "fifo"
+        for gpus, mean in means.items()
+    },
+    "instances predicted within 5% by user": Published(PREDICTED, 0.114, 0.1, SMOOTH, counts=False),
+    "instances predicted within 5% by group": Published(PREDICTED, 0.357, 0.25),
+    "instances predicted within 5% by group+gpu": Published(PREDICTED, 0.375, 0.25),
+    "instances predicted within 25% by group+gpu": Published(PREDICTED, 0.78, 0.1),
     "V100 jobs that start at once, balanced": Published(
-        RESERVING, 0.489, 0.1, "at twice the arrival rate", counts=False
+        RESERVING, 0.489, 0.1, f"at {RATE:g} times the arrival rate", counts=False
     ),
     "reduction of V100 waits": Published(RESERVING, 0.68),
     "reduction of all waits": Published(
