@@ -618,14 +618,14 @@ from fleetlab.sim.engine import play as quick
 from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Speed
-t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
+t = fleetlab.synthesize('pai2020', jobs=120, seed=5, constrained=1.0)
 c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')
 w, known = world(t.workload, c, estimate='group'), world(t.workload, c)
 pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
 speeds = speeds_of(Speed.default(), 'time-slicing', w)
 quota = JobQueues(quota=dict.fromkeys(w.users, 20))
-few = fleetlab.Cluster.of(c.frame[::4], source='fewer')
+few = fleetlab.Cluster.of(c.frame[::5], source='fewer')
 narrow = world(t.workload, few, estimate='group')
 users = sorted(narrow.users, key=lambda u: -int((narrow.user == narrow.users.index(u)).sum()))[:6]
 tree = Queues.of({'column': 'user', 'reclaim': 'any', 'within': 'newer', 'share': 'used', 'queue': [

@@ -12,6 +12,7 @@ import fleetlab
 from fleetlab import Cluster, Drain, Faults, Outage, Workload
 from fleetlab.core.catalog import REASONS
 from fleetlab.sim.ledger.ledger import holders
+from fleetlab.traces import synthesize
 
 RESOURCES = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 NAMES = ("cpu", "memory", "rdma", "disk")
@@ -406,7 +407,7 @@ def test_who_holds_it_is_who_was_planted(columns, words, kind):
 
 
 def test_a_sample_of_jobs_tells_the_same_shares():
-    result = fleetlab.simulate("builtin:20000", load=1.5, warm_up="none")
+    result = fleetlab.simulate(synthesize("pai2020", jobs=20_000, constrained=1.0), load=1.5, warm_up="none")
     part = holders(result.world, result.played, pairs=200_000, seed=3)
     assert 0 < len(part.job) < result.jobs.height / 2
     np.testing.assert_array_equal(part.seconds, result.holders.drop("job").to_numpy()[part.job])

@@ -303,13 +303,13 @@ def test_a_short_trace_is_diagnosed_as_it_is():
 @pytest.mark.slow
 def test_the_story_is_three_findings_three_figures_and_a_table_before_all_else(tmp_path):
     trace = fleetlab.synthesize("pai2020", jobs=1500, seed=1)
-    result = story(trace, out=tmp_path / "page.html", placement="worst_fit", load=6.0)
+    result = story(trace, out=tmp_path / "page.html", load=6.0)
     assert len(result.findings) == 3
     assert result.about.startswith("Synthetic: ")
     text = result.page.read_text("utf-8")
     first, folded = text.split('<details class="rest">')
     assert "Synthetic" in first[: first.index("<h1") + 100]
-    assert [first.count(what) for what in ("<figure", "<table", "<ol")] == [3, 1, 1]
+    assert [first.count(what) for what in ("<figure", "<h2>What to do", "<ol")] == [3, 1, 1]
     assert "a simulation of all 1,500 jobs under fifo/greedy, placement worst_fit, load 6" in first
     assert folded.count("<figure") > 10
     ids = re.findall(r' id="([^"]+)"', text)
@@ -335,7 +335,8 @@ def test_on_the_built_in_trace_the_default_comparison_shows_what_sharing_is_wort
     found = fleetlab.compare("builtin:20000", workers=0)
     rows = {row["policy"]: row for row in found.tables()["policies"].iter_rows(named=True)}
     alone = rows["fifo/greedy, sharing exclusive"]
-    assert alone["mean wait"] > 20 * rows["fifo/greedy"]["mean wait"] > 500
+    assert alone["mean wait"] > 20 * rows["fifo/greedy"]["mean wait"] > 0
+    assert alone["mean wait"] > 60
     assert alone["mean wait change low"] > 0
     assert any("under fifo/greedy, sharing exclusive" in line for line in found.findings)
     assert found.coverage.line.startswith("All 20,000 jobs in the synthetic log are simulated")

@@ -85,7 +85,7 @@ def started(*words):
 @pytest.fixture(scope="session")
 def small() -> Trace:
     """Two thousand jobs on so few nodes that many of them wait."""
-    trace = synthesize("pai2020", jobs=2000, seed=1)
+    trace = synthesize("pai2020", jobs=2000, seed=1, constrained=1.0)
     kinds = {"MISC": (30, 8), "P100": (20, 2), "T4": (30, 2), "V100": (6, 8), "V100M32": (6, 8)}
     rows = [
         {"node": f"{kind}-{k}", "gpu_type": kind, "gpus": gpus, "cpu_milli": 96_000, "memory_mib": 786_432}

@@ -10,14 +10,6 @@ from fleetlab.commands.options import ClusterFile, Json, Seed, TraceName, trace_
 from fleetlab.commands.words import examples
 
 desk = App()
-# What the demo compares on the built-in trace: the paper's two placements, dense packing, order and backfill.
-PLACEMENTS = (
-    "fifo/greedy/worst_fit",
-    "fifo/greedy/reserve_and_pack",
-    "fifo/greedy/best_fit",
-    "sjf/greedy/worst_fit/group",
-    "fifo/easy/worst_fit",
-)
 
 
 @desk.command(
@@ -91,9 +83,8 @@ def demo(
     from fleetlab._screen import progress
     from fleetlab.studies.story import story
 
-    words = {"placement": "worst_fit", "policies": PLACEMENTS} if trace.startswith("builtin") else {}
     with progress("steps") as bar:
-        result = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar, **words)  # type: ignore[arg-type]
+        result = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
     print(f"{result.about}\n")
     print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(result.findings, 1)))
     print(f"\n{result.page}")

@@ -30,7 +30,12 @@ DAY = 86_400.0
 
 FIGURES = ("waiting by reason", "changes", "mean wait by policy")
 ACTIONS = 6
-DENSE = "best_fit"  # the placement that a title does not name
+DENSE, SPREAD = "best_fit", "worst_fit"  # the placement that a title does not name; the real cluster's
+# The two placements of the paper that the synthetic trace is made from, dense packing, order and backfill.
+ON_SYNTHETIC = (
+    f"fifo/greedy/{SPREAD}", "fifo/greedy/reserve_and_pack", f"fifo/greedy/{DENSE}", f"sjf/greedy/{SPREAD}/group",
+    f"fifo/easy/{SPREAD}",
+)  # fmt: skip
 COLUMNS = (
     "action", "mean wait change", "mean wait change low", "mean wait change high", "verdict", "requires",
     "added GPU-hours",
@@ -55,15 +60,18 @@ def story(
     cluster: Cluster | None = None,
     *,
     out: Path,
-    policies: Sequence[str] = FIVE,
     progress: Progress = silent,
     **words: Unpack[Words],
 ) -> Story:
     """Describe, diagnose and compare, and write the page `out`.
 
-    Of a large trace, the busiest 25,000 jobs in a row are simulated.
+    Of a large trace, the busiest 25,000 jobs in a row are simulated. A synthetic one is simulated with jobs spread over
+    nodes, as the real cluster placed them, unless `words` say otherwise.
     """
     scenario = Scenario.of(source, cluster, **words).open(progress)
+    policies: Sequence[str] = FIVE
+    if scenario.trace.workload.synthetic and "placement" not in words:
+        scenario, policies = scenario.replace(placement=SPREAD), ON_SYNTHETIC
     _ = scenario.cluster  # a trace without one is refused before the work begins
     part, window = busiest(scenario)
     # Changes and policies are simulated in processes of their own; a thread describes the trace meanwhile.
