@@ -15,6 +15,7 @@ from fleetlab import Cluster, PolicyError, Prices, Trace, Workload, WorkloadErro
 from fleetlab.core import Drain, Estimate, Scenario
 from fleetlab.sim import order
 from fleetlab.studies.diagnose.changes import CHANGES, LARGEST, what_if
+from fleetlab.studies.diagnose.effects import may_use
 from fleetlab.studies.diagnose.findings import _explanation
 from fleetlab.studies.workers import Call, run_calls
 
@@ -546,3 +547,18 @@ def test_what_is_to_be_known_of_a_log_is_said_of_what_follows_from_it(capsys, tm
         cli.main([words[0], str(tmp_path / "log"), *words[1:], "--json"])
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert notes[-1] == "trace: 48 jobs name partitions"
+
+
+def test_nodes_help_those_who_may_use_them_and_those_who_get_the_room_that_they_leave():
+    nodes = pl.DataFrame(
+        {"node": ["a", "b", "c"], "gpu_type": ["A", "B", "C"], "gpus": 1, "cpu_milli": 1, "memory_mib": 1}
+    )
+    cluster = Cluster.of(nodes, source="three types")
+    none = pl.Series("partitions", [[]] * 5, dtype=pl.List(pl.String))
+    types = [["A"], ["B"], ["C"], ["A", "B"], []]
+    jobs = pl.DataFrame({"gpu_types": types, "gpu_milli": [1000, 1000, 1000, 1000, 0]}).with_columns(none)
+    # Jobs of A or B move to an added B and leave an A; jobs on C, and through those without GPUs, have nothing of it.
+    assert may_use("nodes:B", cluster, jobs).tolist() == [True, True, False, True, True]
+    assert may_use("nodes:C", cluster, jobs).tolist() == [False, False, True, False, True]
+    assert may_use("nodes:C", cluster, jobs[:2]).tolist() == [False, False]
+    assert may_use("backfill", cluster, jobs) is None

@@ -103,7 +103,10 @@ def _lead(scenario: Scenario, part: Scenario, window: str, diagnosis: Result, co
     if "actions" in (tables := diagnosis.tables()):
         actions = tables["actions"].head(ACTIONS)
         frames = {"what to do": actions.select(name for name in COLUMNS if name in actions.columns)}
-    sentences = (*diagnosis.findings[:2], _relabel(comparison.findings[0]))
+    longest = [sentence for sentence in diagnosis.findings if "that waited longest account for" in sentence]
+    sentences = (
+        " ".join([diagnosis.findings[0], *longest]), *diagnosis.findings[1:2], _relabel(comparison.findings[0]),
+    )  # fmt: skip
     notes = (_what_it_is(scenario), _what_was_simulated(part, window))
     return FieldsResult(diagnosis.provenance, sentences, frames=frames, charts=charts, notes=notes)
 
@@ -138,7 +141,9 @@ def _what_was_simulated(part: Scenario, window: str) -> str:
     """Say of which jobs and under which policy the findings speak."""
     jobs = window or f"all {plural(len(part.workload), 'job')}"
     policy = "Slurm as the site is configured" if part.scheduler is not None else part.title
-    return f"All numbers below are of a simulation of {jobs} under {policy}, or under what a line names instead."
+    spread = part.trace.workload.synthetic and part.policy.placement == SPREAD
+    how = f"{policy} (jobs spread over nodes, as the real cluster placed them)" if spread else policy
+    return f"All numbers below are of a simulation of {jobs} under {how}, or under what a line names instead."
 
 
 def _until(stop: Event, progress: Progress) -> Progress:

@@ -34,8 +34,8 @@ def effects(
 ) -> pl.DataFrame:
     """Return one row per change, by verdict (lower mean wait first) and by the change of the mean wait.
 
-    `jobs` are those that waited, with their partitions and GPU types. Nodes help those that may use them: where their
-    waits are not lower, the rest is that one schedule is not another.
+    `jobs` are those that waited, with their partitions and GPU types. Nodes help those that may use them, and those
+    that get the room which these leave: where their waits are not lower, the rest is that one schedule is not another.
     """
     rows = [
         _row(wait, outcome, blocks, may_use(outcome.change.name, scenario.cluster, jobs)) | _added(outcome, scenario)
@@ -47,18 +47,35 @@ def effects(
 
 
 def may_use(change: str, cluster: Cluster, jobs: pl.DataFrame) -> Bools | None:
-    """Return which jobs may use the nodes that a change adds; None: it adds none, or all may."""
+    """Return which jobs the nodes that a change adds can help; None: it adds none, or all may use them.
+
+    These are the jobs that may use them, those that share nodes with such jobs and get the room that they leave, and so
+    on: not those of partitions or GPU types that have nothing to do with the added ones.
+    """
     kind, _, name = change.partition(":")
     if kind != NODES or name == CPU_ONLY:
         return None
-    nodes = cluster.frame.filter(chosen(cluster.frame, name))
-    parts, types = nodes["partitions"].explode().drop_nulls(), nodes["gpu_type"].drop_nulls()
+    nodes = cluster.frame.with_columns(added=chosen(cluster.frame, name))
+    kinds = nodes.group_by("partitions", "gpu_type", maintain_order=True).agg(pl.col("added").any())
+    keys = ["partitions", "gpu_types", "gpu"]
+    asked = jobs.select("partitions", "gpu_types", gpu=pl.col("gpu_milli") > 0)
+    classes = asked.unique(maintain_order=True)
     named = cluster.frame["partitions"].list.len().sum() > 0
-    in_part = pl.col("partitions").list.eval(pl.element().is_in(parts.implode())).list.any()
-    of_type = pl.col("gpu_types").list.eval(pl.element().is_in(types.implode())).list.any()
-    any_part = (pl.col("partitions").list.len() == 0) | pl.lit(value=not named)
-    both = (any_part | in_part) & ((pl.col("gpu_types").list.len() == 0) | of_type)
-    return jobs.select(both.fill_null(value=False)).to_series().to_numpy()
+    fits = np.array([[_may_run(job, node, named=named) for node in kinds.iter_rows()] for job in classes.iter_rows()])
+    fits = fits.reshape(len(classes), len(kinds))
+    helped = fits @ kinds["added"].to_numpy()
+    gpu = classes["gpu"].to_numpy()[:, None]  # jobs without GPUs take none from others
+    for _ in range(len(kinds)):
+        helped |= fits @ (helped @ (fits & gpu))
+    answer = classes.with_columns(helped=pl.Series(helped, dtype=pl.Boolean))
+    found = asked.join(answer, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return found["helped"].fill_null(value=False).to_numpy()
+
+
+def _may_run(job: tuple[list[str], list[str], bool], node: tuple[list[str], str, bool], *, named: bool) -> bool:
+    partitions, types, _ = job
+    in_one = not named or not partitions or bool(set(partitions) & set(node[0]))
+    return in_one and (not types or node[1] in types)
 
 
 def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap, users: Bools | None) -> dict[str, Any]:
