@@ -201,7 +201,7 @@ def test_jobs_that_do_not_complete_are_counted():
     # By then fifo has completed the first job, sjf the first and the last.
     said = "2 of 3 jobs are not compared: 2 do not complete under some policy."
     assert found.findings[1] == said
-    assert "of the 1 jobs that completed under both policies" in found.findings[0]
+    assert "of the one job that completed under both policies" in found.findings[0]
 
 
 def test_jobs_that_come_after_the_end_are_told_from_those_that_wait():
@@ -338,5 +338,6 @@ def test_on_the_built_in_trace_the_default_comparison_shows_what_sharing_is_wort
     assert alone["mean wait"] > 20 * rows["fifo/greedy"]["mean wait"] > 0
     assert alone["mean wait"] > 60
     assert alone["mean wait change low"] > 0
+    assert found.findings[1].startswith("Jobs wait for less than 1 % of their JCT")
     assert any("under fifo/greedy, sharing exclusive" in line for line in found.findings)
     assert found.coverage.line.startswith("All 20,000 jobs in the synthetic log are simulated")

@@ -48,7 +48,7 @@ class PartAhead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InstancesAhead:
-    """The instances that come in the horizon after `now`, by part, and which part each job of the log is of."""
+    """How many instances are forecast for the horizon after `now`, by part; and the part of each job of the log."""
 
     parts: tuple[PartAhead, ...]
     of: Ints  # [jobs]: the number of the part

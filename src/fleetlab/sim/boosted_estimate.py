@@ -37,7 +37,7 @@ HOUR, DAY = 3600.0, 86_400.0
 
 
 def boosted_estimate(workload: Workload) -> pl.Series:
-    """Return the seconds that each job is believed to run."""
+    """Return the estimated runtime of each job, in seconds."""
     try:
         lightgbm = import_module("lightgbm")
     except ModuleNotFoundError:
@@ -46,7 +46,7 @@ def boosted_estimate(workload: Workload) -> pl.Series:
     jobs = workload.frame
     means = [past_mean(jobs, keys).fill_null(np.nan).to_numpy() for keys in KEYS]
     rows = np.column_stack([*(np.log(mean + 1) for mean in means), _request(workload)])
-    believed = _finest(means, past_mean(jobs, []).fill_null(0.0).to_numpy())
+    estimate = _finest(means, past_mean(jobs, []).fill_null(0.0).to_numpy())
     submit, runtime = jobs["submit"].to_numpy(), jobs["runtime"].fill_null(np.nan).to_numpy()
     ended = jobs.select(pl.coalesce("start", "submit") + pl.col("runtime")).to_series().fill_null(np.inf).to_numpy()
     order = np.argsort(ended, kind="stable")
@@ -57,8 +57,8 @@ def boosted_estimate(workload: Workload) -> pl.Series:
         if len(known) >= FEWEST:
             data = lightgbm.Dataset(rows[known], label=np.log(runtime[known] + 1))
             trees = lightgbm.train(SETTINGS, data, ROUNDS)
-            believed[part] = np.maximum(np.exp(trees.predict(rows[part], num_threads=1)) - 1, 0.0)
-    return pl.Series("estimate", believed)
+            estimate[part] = np.maximum(np.exp(trees.predict(rows[part], num_threads=1)) - 1, 0.0)
+    return pl.Series("estimate", estimate)
 
 
 def _request(workload: Workload) -> Floats:
@@ -71,7 +71,7 @@ def _request(workload: Workload) -> Floats:
 
 def _finest(means: list[NDArray[np.float64]], of_all: Floats) -> Floats:
     """Return the mean of the jobs that are most alike, of those that have one."""
-    believed = of_all.copy()
+    estimate = of_all.copy()
     for mean in means:
-        believed = np.where(np.isfinite(mean), mean, believed)
-    return believed
+        estimate = np.where(np.isfinite(mean), mean, estimate)
+    return estimate

@@ -26,6 +26,8 @@ PolicyLike = str | Policy | Mapping[str, Any] | Scenario
 
 FIVE = ("fifo", "fifo/easy", "smallest", "sjf/estimate=group", "sjf")
 WITHOUT_SHARING = "fifo/sharing=exclusive"
+LITTLE = 0.01  # of the JCT
+HARDLY = "Jobs wait for less than 1 % of their JCT: at this load no policy can shorten it by more; `load` raises it."
 SHORT, LONG = "runtime up to the median", "runtime above the median"
 
 
@@ -180,14 +182,16 @@ def _findings(rows: pl.DataFrame, scenarios: Mapping[str, Scenario], jobs: int) 
     """Return the best policy by mean wait with its JCT, and those that are significantly worse than the baseline."""
     base = rows.row(0, named=True)
     best = rows.sort("mean wait", maintain_order=True).row(0, named=True)
-    of = f"of the {jobs:,} jobs that completed under {'both' if rows.height == 2 else f'all {rows.height}'} policies"
+    which = f"the {jobs:,} jobs" if jobs != 1 else "the one job"
+    of = f"of {which} that completed under {'both' if rows.height == 2 else f'all {rows.height}'} policies"
     worse = [row for row in rows.iter_rows(named=True) if row["mean wait change low"] > 0]
     sentences = [f"{change_of_mean('wait', base['mean wait'], difference_of(row, 'wait'))} under "
                  f"{_title(row['policy'], scenarios)}." for row in worse]  # fmt: skip
     # Without an interval (few jobs), the lowest mean is reported as it is.
     if best["policy"] == base["policy"] or best["mean wait change high"] >= 0 or not best["mean wait change"]:
         lowest = f"No policy has a significantly lower mean wait than {_title(base['policy'], scenarios)}"
-        return [f"{lowest} ({duration(base['mean wait'])}), {of}.", *sentences]
+        idle = [HARDLY] if base["mean wait"] < LITTLE * base["mean JCT"] else []
+        return [f"{lowest} ({duration(base['mean wait'])}), {of}.", *idle, *sentences]
     name = _title(best["policy"], scenarios)
     return [
         f"{change_of_mean('wait', base['mean wait'], difference_of(best, 'wait'))} under {name}, {of}.",

@@ -178,8 +178,9 @@ CHANGES: dict[str, WhatIf] = {
             ("head_of_line", "reservation"), _unless_any(pl.col("instances") > 1), _split,
         ),
         WhatIf(
-            "backfill", "EASY backfill", "set backfill to easy: jobs may start before a job that does not fit",
-            "a setting", ("head_of_line",), _cannot_backfill, _with(backfill="easy"),
+            "backfill", "EASY backfill",
+            "set backfill to easy: later jobs start early only if that does not delay the first", "a setting",
+            ("head_of_line",), _cannot_backfill, _with(backfill="easy"),
         ),
         WhatIf(
             "sjf", "shortest job first", "set order to sjf and estimate to group", "a setting", (),

@@ -79,7 +79,7 @@ def place(name: str, demand: Workload, nodes: Cluster, search: Search) -> Case:
 
 
 def enlarged(demand: Workload, nodes: Cluster) -> Cluster:
-    """Return the nodes with as many more of each kind as surely hold the demand."""
+    """Return the nodes with enough more of each kind to hold the demand."""
     p = problem(demand, nodes)
     more = _enough(p)
     frames = [nodes.frame]

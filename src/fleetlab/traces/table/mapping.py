@@ -38,9 +38,7 @@ UNREAD = (
     "array_limit",
 )
 SPLIT = "gpus_per_node"  # no column of a workload: a job of more GPUs is split into instances of at most so many
-ESTIMATE = (
-    "estimate"  # no column of a workload either: a series of the trace, the seconds that a job was believed to run
-)
+ESTIMATE = "estimate"  # nor is this: the estimated runtime of a job, which becomes a series of the trace
 COUNTS = ("instances", "max_per_node", "priority", SPLIT)  # of things that have no parts
 AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority", SPLIT)
 TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "partitions", "constraint", "queue", "qos", "status")
