@@ -129,7 +129,7 @@ class Scenario:
             changes["data"] = changes.get("data", self.data).with_cluster(WORDS["cluster"].read(words["cluster"]))
         policy = Policy.of(words.get("policy", self.policy), **{k: v for k, v in words.items() if k in POLICY})
         made = replace(self, policy=policy, **changes)
-        if isinstance(policy.estimate, str) and policy.estimate not in ESTIMATES:
+        if isinstance(policy.estimate, str) and policy.estimate not in (*ESTIMATES.names, BOOSTED):
             _ = made.estimate  # a series of the trace, or a mistake
         return made
 
