@@ -455,7 +455,7 @@ def test_preemption_events_quota_and_own_orders_are_diagnosed():
     assert rows["nodes:A100"]["mean wait change"] < 0
     notes = "; ".join(found.notes)
     assert "EASY backfill: not simulated, preemption cannot be combined with backfill easy" in notes
-    assert "one large node per GPU type: not simulated, node events name nodes" in notes
+    assert "large nodes: not simulated, node events name nodes" in notes
 
 
 def test_jobs_that_do_not_complete_are_counted_and_left_out():

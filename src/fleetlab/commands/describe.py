@@ -80,7 +80,7 @@ def diagnose(
     Parameters
     ----------
     changes
-        What to change, one at a time, separated by commas: types (no GPU type constraints), cpu, memory (unlimited),
+        What to change, one at a time, separated by commas: types (any GPU type), cpu, memory (unlimited),
         fragmentation (each GPU type one large node), gangs (instances start one by one), backfill (easy), sjf (with
         group estimates), sharing (on or off), nodes (10 % more of each GPU type; nodes:T4 for one), partitions (jobs
         run in any), nothing; under a site's Slurm also limits (none), loops (that look every second), epilog and

@@ -47,6 +47,18 @@ def text(value: object, widest: int = LONGEST) -> Markup:
     return Markup(escape(clean(value, widest)))
 
 
+def prose(sentence: str) -> Markup:
+    """Return a sentence in which what stands between backticks is code.
+
+    >>> prose("most is `cpu`")
+    'most is <code>cpu</code>'
+    """
+    parts = clean(sentence).split("`")
+    if len(parts) % 2 == 0:  # a name with a backtick of its own
+        return text(sentence)
+    return joined(tag("code", part) if k % 2 else part for k, part in enumerate(parts))
+
+
 def tag(name: str, /, *inside: str, **attributes: str | float | None) -> Markup:
     """Return one element; `class_` is class, `aria_label` is aria-label, and an attribute that is None is left out.
 

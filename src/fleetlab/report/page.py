@@ -19,11 +19,12 @@ from fleetlab.core.display import UNKNOWN, shown
 from fleetlab.core.result import amount
 from fleetlab.report.draw import palette
 from fleetlab.report.figures import figures
-from fleetlab.report.markup import Markup, clean, joined, tag
+from fleetlab.report.markup import Markup, clean, joined, prose, tag
 from fleetlab.report.panels import summaries
 from fleetlab.report.tables import cell, grid, table
 from fleetlab.report.words import difference, provenance_line
 
+SAID_FIRST = 2  # notes above the findings: what this is, and what was simulated
 LINES = 60  # findings, notes or numbers of a result
 POINTS = 80_000  # of all figures together
 CELLS = 60_000  # of all tables together
@@ -60,11 +61,12 @@ def page(results: Mapping[str, Result], title: str, *, lead: Result | None = Non
 
 def _in_short(lead: Result) -> Markup:
     """Return what a reader sees first: what this is, the findings, few figures and one table."""
-    parts = [tag("p", note) for note in lead.notes]
-    parts.append(tag("ol", *(tag("li", finding) for finding in lead.findings), class_="findings"))
+    parts = [tag("p", prose(note)) for note in lead.notes[:SAID_FIRST]]
+    parts.append(tag("ol", *(tag("li", prose(finding)) for finding in lead.findings), class_="findings"))
     parts.append(tag("div", *figures({"in short": lead}, most=POINTS // 10, prefix="s"), class_="figures short"))
     for name, frame in lead.tables().items():
         parts += [tag("h2", name[0].upper() + name[1:]), grid(shown(frame), name)]
+    parts += [tag("p", prose(note), class_="soft") for note in lead.notes[SAID_FIRST:]]
     return tag("section", *parts, id="in-short")
 
 
@@ -131,7 +133,7 @@ def _summary(results: Mapping[str, Result]) -> Markup:
 
 def _list(lines: list[str], name: str) -> Markup:
     more = [tag("li", f"… and {len(lines) - LINES:,} more", class_="soft")] if len(lines) > LINES else []
-    return tag("ul", *(tag("li", line) for line in lines[:LINES]), *more, class_=name) if lines else Markup()
+    return tag("ul", *(tag("li", prose(line)) for line in lines[:LINES]), *more, class_=name) if lines else Markup()
 
 
 def _numbers(estimates: list[Estimate]) -> Markup:

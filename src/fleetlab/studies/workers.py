@@ -1,4 +1,4 @@
-"""Several simulations at once, each in a process of its own.
+"""Several simulations at once, in processes of their own.
 
 A call names a function, which takes a scenario and plain values and returns arrays. Jobs and nodes are written to files
 that all processes map; the rest of a scenario travels as its words. Processes are spawned, not forked, because compiled
@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,6 @@ Arrays = Mapping[str, Any]  # arrays by name
 Done = Callable[[int], None]  # called with the number of calls that have returned
 
 SMALL = 50_000  # instances: below, starting a process takes longer than a simulation
-REFUSED = 64  # exit status of a call that raised a FleetlabError
 MOST = 4  # processes by default: each has the workload and its schedule in memory
 
 
@@ -133,49 +133,102 @@ def _read(given: Mapping[str, Any]) -> Scenario:
 def _run_apart(function: str, files: Mapping[int, Path], workers: int, keep: Callable[[int, Arrays], None]) -> None:
     if not files:
         return
-    alive: list[subprocess.Popen[str]] = []
-    with ThreadPoolExecutor(workers) as pool:
-        tasks = {pool.submit(_process, function, file, alive): k for k, file in files.items()}
+    idle: SimpleQueue[_Process] = SimpleQueue()
+    processes = [_Process(function) for _ in range(min(workers, len(files)))]
+    for process in processes:
+        idle.put(process)
+    try:
+        with ThreadPoolExecutor(len(processes)) as pool:
+            tasks = {pool.submit(_call, idle, file): k for k, file in files.items()}
+            try:
+                for task in as_completed(tasks):
+                    keep(tasks[task], task.result())
+            except BaseException:  # one has failed, or Ctrl-C: the others must not go on
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in processes:
+                    process.kill()
+                raise
+    finally:
+        for process in processes:
+            process.close()
+
+
+def _call(idle: SimpleQueue[_Process], file: Path) -> Arrays:
+    process = idle.get()
+    try:
+        return process.call(file)
+    finally:
+        idle.put(process)
+
+
+class _Process:
+    """A process that makes one call after another: a file of `_written` a line in, an outcome a line out."""
+
+    def __init__(self, function: str) -> None:
+        # The process can import what this one can; files in the current folder do not shadow modules.
+        command = [sys.executable, "-P", "-m", "fleetlab.studies.workers", function]
+        path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self._errors = TemporaryFile("w+")  # noqa: SIM115  not a pipe, which a process that writes much would fill
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, env=os.environ | path, stdin=pipe, stdout=pipe, stderr=self._errors, text=True
+        )
+
+    def call(self, file: Path) -> Arrays:
+        """Make one call; an error of the user's in it is raised here."""
+        answer = self._ask(f"{file}\n")
+        if not answer:
+            self._errors.seek(0)
+            why = (self._errors.read().strip().splitlines() or ["no error message"])[-1]
+            msg = f"a simulation in a process of its own ended with status {self._process.wait()}: {why}"
+            raise WorkloadError(msg, hint="if memory is short, workers=0 runs the simulations one after the other")
+        if "error" in (error := json.loads(answer)):
+            raise WorkloadError(error["error"], hint=error["hint"])
+        out = file.with_suffix(".npz")
+        with np.load(out, allow_pickle=False) as arrays:
+            result = dict(arrays)
+        out.unlink()
+        return result
+
+    def _ask(self, line: str) -> str:
+        """Return the answer to a line; empty if the process has ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
         try:
-            for task in as_completed(tasks):
-                keep(tasks[task], task.result())
-        except BaseException:  # one has failed, or Ctrl-C: the others must not go on
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in alive:
-                process.terminate()
-            raise
+            stdin.write(line)
+            stdin.flush()
+        except BrokenPipeError:
+            return ""
+        return stdout.readline()
 
+    def kill(self) -> None:
+        """End the process; a call that it makes fails."""
+        self._process.kill()
 
-def _process(function: str, file: Path, alive: list[subprocess.Popen[str]]) -> Arrays:
-    # The process can import what this one can; files in the current folder do not shadow modules.
-    command = [sys.executable, "-P", "-m", "fleetlab.studies.workers", function, str(file)]
-    path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    process = subprocess.Popen(command, env=os.environ | path, stderr=subprocess.PIPE, text=True)
-    alive.append(process)
-    lines = process.communicate()[1].strip().splitlines()
-    if process.returncode == REFUSED:
-        error = json.loads(lines[-1])
-        raise WorkloadError(error["error"], hint=error["hint"])
-    if process.returncode:
-        why = (lines or ["no error message"])[-1]
-        msg = f"a simulation in a process of its own ended with status {process.returncode}: {why}"
-        raise WorkloadError(msg, hint="if memory is short, workers=0 runs the simulations one after the other")
-    out = file.with_suffix(".npz")
-    with np.load(out, allow_pickle=False) as arrays:
-        result = dict(arrays)
-    out.unlink()
-    return result
+    def close(self) -> None:
+        """End the process, and close what connects it."""
+        with self._errors, self._process:
+            self.kill()
 
 
 def main() -> None:
-    """Make one call, in a process of its own: the name of a function, and a file of `_written`."""
-    function, file = sys.argv[1:]
-    given = json.loads(Path(file).read_text())
+    """Make the calls of the files named on the standard input, one after another: the argument is the function."""
+    function = sys.argv[1]
+    # What a simulation prints must not be taken for an answer.
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)
+        for line in sys.stdin:
+            print(json.dumps(_answer(function, Path(line.rstrip("\n")))), file=answers, flush=True)
+
+
+def _answer(function: str, file: Path) -> dict[str, str | None]:
+    given = json.loads(file.read_text())
     try:
-        np.savez(Path(file).with_suffix(".npz"), **_function(function)(_read(given), **given["arguments"]))
+        np.savez(file.with_suffix(".npz"), **_function(function)(_read(given), **given["arguments"]))
     except FleetlabError as e:  # a mistake of the user: the same message as in one process
-        print(json.dumps({"error": str(e), "hint": e.hint}), file=sys.stderr)
-        sys.exit(REFUSED)
+        return {"error": str(e), "hint": e.hint}
+    return {}
 
 
 if __name__ == "__main__":

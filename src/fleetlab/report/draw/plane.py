@@ -92,7 +92,7 @@ def _fit(chart: Chart, room: float) -> bool:
 
 
 def _rows(chart: Chart, reach: Reach, width: float) -> Plane:
-    left = min(max(map(long, chart.x_names)), 0.42 * width) + 10
+    left = min(max(map(long, chart.x_names)), 0.52 * width) + 10
     each = ROW * max(1.0, 0.55 * len(chart.curves))
     bottom = HEAD + each * len(chart.x_names)
     along = Scale(*reach.x, HEAD, bottom, names=chart.x_names)

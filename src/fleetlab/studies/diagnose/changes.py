@@ -151,7 +151,7 @@ CHANGES: dict[str, WhatIf] = {
     c.name: c
     for c in (
         WhatIf(
-            "types", "no GPU type constraints", "let jobs run on any GPU type that has the memory",
+            "types", "any GPU type", "let jobs run on any GPU type that has the memory",
             "changes of what jobs request", ("gpu_type",),
             _one_type_or_any,
             _requests(gpu_types=NO_TYPES),
@@ -170,8 +170,8 @@ CHANGES: dict[str, WhatIf] = {
             ("memory",), _unless_any(pl.col("memory_mib") > 0), _requests(memory_mib=pl.lit(0, dtype=pl.Int64)),
         ),
         WhatIf(
-            "fragmentation", "one large node per GPU type", "pack more densely: another placement, or larger nodes",
-            "a setting, or other nodes", ("fragmentation",), _cannot_merge, _merge,
+            "fragmentation", "large nodes", f"use larger nodes (simulated: up to {LARGEST} GPUs a node)",
+            "other nodes, or in part a denser placement", ("fragmentation",), _cannot_merge, _merge,
         ),
         WhatIf(
             "gangs", "no gang scheduling", "let instances start one by one, where the jobs can", "changes of the jobs",

@@ -55,7 +55,7 @@ def diagnose(
     source, cluster, words
         What builds the scenario, as `Scenario.of` takes it.
     changes
-        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each GPU type one large
+        What to change: types (any GPU type), cpu, memory (unlimited), fragmentation (each GPU type one large
         node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),
         nodes (10 % more of each GPU type; nodes:T4 for one type, or of each partition that jobs name), partitions (jobs
         run in any), nothing; under a site's Slurm also limits (none), loops (that look every second), epilog and
@@ -169,7 +169,7 @@ def _notes(
         notes.append(f"added GPU-hours: of the added nodes, while jobs arrive; added cost: {unit}")
     gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
     if "fragmentation" in names and max(gpus) > LARGEST:
-        notes.append(f"one large node per GPU type: nodes have up to {LARGEST} GPUs, the most that the simulator takes")
+        notes.append(f"large nodes: each GPU type on nodes of up to {LARGEST} GPUs, the most that the simulator takes")
     if "gangs" in names:
         notes.append("no gang scheduling: a job waits until its last instance starts")
     notes += [f"{title}: not simulated, {why}" for title, why in skipped.items()]
