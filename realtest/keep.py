@@ -6,7 +6,6 @@ import argparse
 import gzip
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 SMALL = (
@@ -69,16 +68,13 @@ def _pack(path: Path, data: bytes) -> None:
 
 
 def main() -> None:
-    """Keep runs, those of a setting numbered from 1."""
+    """Keep runs under their own names; the first of a setting has what is the same in all."""
     parser = argparse.ArgumentParser(prog="realtest.keep", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--into", type=Path, default=Path("docs/measurements/slurm"))
     given = parser.parse_args()
-    kept: Counter[str] = Counter()
     for run in sorted(given.runs):
-        setting = run.name.rpartition("-")[0]
-        kept[setting] += 1
-        print(keep(run, given.into / f"{setting}-{kept[setting]}", first=kept[setting] == 1))
+        print(keep(run, given.into / run.name, first=run.name.endswith("-1")))
 
 
 if __name__ == "__main__":
