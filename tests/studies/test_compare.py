@@ -317,6 +317,8 @@ def test_the_story_is_three_findings_three_figures_and_a_table_before_all_else(t
     assert "<svg" in text
     assert "http:" not in text.replace("http://www.w3.org", "")
     assert "https:" not in text
+    # Here denser placements make jobs wait longer: they are no actions.
+    assert "set placement to" not in first
 
 
 def test_a_story_that_is_stopped_leaves_no_thread_and_no_page(tmp_path):

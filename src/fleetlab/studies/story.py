@@ -43,7 +43,6 @@ COLUMNS = (
     "action", "mean wait change", "mean wait change low", "mean wait change high", "verdict", "requires",
     "added GPU-hours",
 )  # fmt: skip
-PLACEMENT = r"^fifo/greedy, placement (\w+)$"  # of a policy that differs from the defaults by nothing else
 SYNTHETIC = (
     "Synthetic: a trace made from published statistics of Alibaba's PAI cluster (July and August 2020, MLaaS in the "
     "Wild); no row of it is real."
@@ -91,7 +90,7 @@ def story(
             stop.set()
             raise
     progress("page", 0, 0.0)
-    lead = _lead(scenario, part, window, diagnosis, comparison)
+    lead = _lead(scenario, part, window, diagnosis, comparison, policies)
     sections: dict[str, Result] = {"the trace": described, "why jobs wait": diagnosis, "policies": comparison}
     synthetic = "Synthetic trace: " if scenario.trace.workload.synthetic else ""
     title = f"{synthetic}why jobs wait, and what would help"
@@ -113,13 +112,15 @@ def compiled(scenario: Scenario) -> Arrays:
     return {}
 
 
-def _lead(scenario: Scenario, part: Scenario, window: str, diagnosis: Result, comparison: Result) -> FieldsResult:
+def _lead(
+    scenario: Scenario, part: Scenario, window: str, diagnosis: Result, comparison: Result, policies: Sequence[str]
+) -> FieldsResult:  # fmt: skip
     """Choose what a reader sees first."""
     found = {**diagnosis.figures(), **comparison.figures()}
     charts = {name: _relabeled(found[name]) for name in FIGURES if name in found}
     frames = {}
     if "actions" in (tables := diagnosis.tables()):
-        both = pl.concat([tables["actions"], _placements(comparison)], how="diagonal")
+        both = pl.concat([tables["actions"], _placements(comparison, policies)], how="diagonal")
         actions = both.sort(pl.col("verdict") != LOWER, "mean wait change", maintain_order=True).head(ACTIONS)
         frames = {"what to do": actions.select(name for name in COLUMNS if name in actions.columns)}
     longest = [sentence for sentence in diagnosis.findings if "that waited longest account for" in sentence]
@@ -130,11 +131,11 @@ def _lead(scenario: Scenario, part: Scenario, window: str, diagnosis: Result, co
     return FieldsResult(diagnosis.provenance, sentences, frames=frames, charts=charts, notes=notes)
 
 
-def _placements(comparison: Result) -> pl.DataFrame:
+def _placements(comparison: Result, policies: Sequence[str]) -> pl.DataFrame:
     """Return the placements under which jobs wait less, as actions: each is a setting."""
-    rows = comparison.tables()["policies"].with_columns(
-        placement=pl.when(policy="fifo/greedy").then(pl.lit(DENSE)).otherwise(pl.col("policy").str.extract(PLACEMENT))
-    )
+    words = [policy.split("/") for policy in policies]
+    alone = [w[2] if len(w) == 3 and w[:2] == ["fifo", "greedy"] else None for w in words]
+    rows = comparison.tables()["policies"].with_columns(placement=pl.Series(alone, dtype=pl.String))
     better = rows.filter(pl.col("placement").is_not_null(), pl.col("mean wait change high") < 0)
     return better.select(
         *COLUMNS[1:4], action="set placement to " + pl.col("placement"), verdict=pl.lit(LOWER),
