@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -49,7 +49,12 @@ def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
 
 def app(backend: WhatIfBackend, guard: Guard) -> ASGIApp:
     """Return the application behind its guard."""
-    on_error: Any = {FleetlabError: _user_error, HTTPException: _http_error, Exception: _internal_error}
+    on_error: Any = {
+        FleetlabError: _user_error,
+        HTTPException: _http_error,
+        ClientDisconnect: _client_gone,
+        Exception: _internal_error,
+    }
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -84,6 +89,10 @@ async def _http_error(_: Request, error: HTTPException) -> Response:
     response = error_response(error.status_code, str(error.detail), hint)
     response.headers.update(error.headers or {})
     return response
+
+
+async def _client_gone(_: Request, __: ClientDisconnect) -> Response:
+    return error_response(408, "the request did not arrive", None)  # nobody receives it; no failure of ours
 
 
 async def _internal_error(_: Request, error: Exception) -> Response:

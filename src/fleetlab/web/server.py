@@ -10,13 +10,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fleetlab.core import FleetlabError
 
-CONNECTIONS = 512  # at once; more get status 503
+BACKLOG = 4096  # connections that the system keeps until they are accepted
 SHUTDOWN = 2  # s for the last answers to be written
 MIB = 1 << 20
 
@@ -97,6 +98,7 @@ class _Page:
 
         from fleetlab.web.app import app
         from fleetlab.web.backend import WhatIfBackend
+        from fleetlab.web.connections import Connection, ConnectionLimits, allow_open_files
 
         class PageServer(uvicorn.Server):
             @contextlib.contextmanager
@@ -104,8 +106,12 @@ class _Page:
                 # uvicorn would raise the signal again at the end; an orderly shutdown is no failure.
                 yield
 
+        limits = ConnectionLimits()
+        limits.most = allow_open_files(limits.most)
+        http: Any = partial(Connection, limits=limits)
         config = uvicorn.Config(
             app(WhatIfBackend(**self._settings), self._guard),
+            http=http,
             loop="asyncio",
             ws="none",
             lifespan="on",
@@ -114,7 +120,6 @@ class _Page:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=SHUTDOWN,
         )
         return PageServer(config)
@@ -134,7 +139,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(1024)
+        listening.listen(BACKLOG)
     except OSError as e:
         listening.close()
         msg = f"cannot listen on {host}:{port}: {e.strerror}"
