@@ -1,7 +1,8 @@
 """A few processes that work for all visitors: a bounded queue, served round-robin by visitor.
 
 The same request by two visitors is worked on once. When nobody waits for an answer any more, its request leaves the
-queue, or its process is told to stop; one that does not stop is killed and replaced.
+queue, or its process is told to stop; one that does not stop is killed and replaced. A process that has ended is
+replaced at once, and what it worked on is tried once more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleetlab.core import FleetlabError
-from fleetlab.web.errors import TooManyRequests
+from fleetlab.web.errors import TookTooLong, TooManyRequests, WorkerEnded
 
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # requests in the queue
@@ -50,6 +51,7 @@ class PendingRequest:
     done: asyncio.Future[dict[str, Any]]
     listeners: list[Listener] = field(default_factory=list)
     worker: PoolWorker | None = None
+    tried: bool = False  # by a process that has ended
 
     def notify(self, progress: dict[str, Any] | None) -> None:
         """Pass on a progress message."""
@@ -65,6 +67,8 @@ class PoolWorker:
         self.size = 0  # bytes of its last answer
         self.turn = 0  # counts requests
         self._busy = False
+        self.was_ready = False
+        self.ended = asyncio.create_task(process.wait())
 
     @classmethod
     async def start(cls, kind: str) -> PoolWorker:
@@ -80,6 +84,7 @@ class PoolWorker:
     async def ready(self) -> None:
         """Wait until it takes requests."""
         await self._receive()
+        self.was_ready = True
 
     async def request(self, request: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
         """Send one request; pass on its progress messages and return its answer."""
@@ -116,7 +121,16 @@ class PoolWorker:
         """Kill it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._process.wait()
+        await self.ended
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, also where that is not reported yet."""
+        if self.ended.done() or not hasattr(os, "waitid"):
+            return self.ended.done()
+        try:
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def stop(self) -> None:
         """Ask it to stop the current request; kill it if it does not do so soon."""
@@ -250,8 +264,8 @@ class WorkerPool:
             worker = await self._new_worker()
             self._started.set()
             while True:
-                pending = await self._next()
-                if not await self._serve(pending, worker):
+                pending = await self._next(worker)
+                if pending is None or not await self._serve(pending, worker):
                     await worker.end()
                     worker = await self._new_worker()
         finally:
@@ -267,11 +281,19 @@ class WorkerPool:
         except BaseException:
             await worker.end()
             raise
+        worker.ended.add_done_callback(lambda _: self._wake.set())
         return worker
 
-    async def _next(self) -> PendingRequest:
-        """Return the first request of the visitor whose turn it is; that visitor is last then."""
-        while not any(self._queues.values()):
+    async def _next(self, worker: PoolWorker | None = None) -> PendingRequest | None:
+        """Return the first request of the visitor whose turn it is, who is last then; None if the process has ended.
+
+        One that was never ready is not replaced before there is a request: the next may not start either.
+        """
+        while True:
+            if worker is not None and worker.was_ready and worker.has_ended():
+                return None
+            if any(self._queues.values()):
+                break
             self._wake.clear()
             await self._wake.wait()
         for visitor in [name for name, queue in self._queues.items() if not queue]:
@@ -302,11 +324,10 @@ class WorkerPool:
                 message = await worker.request(pending.request, pending.notify)
         except TimeoutError:
             msg = f"the computation took more than {pending.limit:g} s and was stopped"
-            self._finish(pending, FleetlabError(msg, hint="a smaller trace; or `fleetlab web --limit SECONDS`"))
+            self._finish(pending, TookTooLong(msg, hint="a smaller trace; or `fleetlab web --limit SECONDS`"))
             return False
         except _ProcessEnded:
-            msg = "the process that worked on this has ended: it may have run out of memory"
-            self._finish(pending, FleetlabError(msg, hint="a smaller trace"))
+            self._try_again(pending)
             return False
         except asyncio.CancelledError:
             self._finish(pending, RequestCancelled())
@@ -318,6 +339,19 @@ class WorkerPool:
         else:
             self._finish(pending, FleetlabError(message["error"], hint=message["hint"]))
         return True
+
+    def _try_again(self, pending: PendingRequest) -> None:
+        """Put a request back whose process has ended; if that is the second one, or read a file, say so."""
+        if pending.done.done():
+            return  # nobody waits for it: the process was killed for that
+        if pending.tried or pending.kind != "run":
+            times = "twice" if pending.tried else "before it was done"
+            msg = f"the process that worked on this has ended {times}: it may have run out of memory"
+            self._finish(pending, WorkerEnded(msg, hint="try it again, or with a smaller trace"))
+            return
+        pending.tried, pending.worker = True, None
+        self._queues.setdefault(pending.visitor, deque()).appendleft(pending)
+        self._wake.set()
 
     def _finish(self, pending: PendingRequest, answer: dict[str, Any] | Exception) -> None:
         if self._pending.get(pending.key) is pending:

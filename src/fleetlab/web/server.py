@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from fleetlab.core import FleetlabError
 
+HTTP = 80  # the port that browsers leave out
 BACKLOG = 4096  # connections that the system keeps until they are accepted
 SHUTDOWN = 2  # s for the last answers to be written
 MIB = 1 << 20
@@ -27,6 +28,7 @@ def web(
     traces: Path | str | None = None,
     host: str = "127.0.0.1",
     port: int = 8765,
+    allow_host: Sequence[str] = (),
     workers: int = 2,
     upload_mib: int = 64,
     limit: float = 300.0,
@@ -35,8 +37,9 @@ def web(
 ) -> None:
     """Serve an interactive page of what-if scenarios, until SIGTERM or Ctrl-C; print its address once it is up.
 
-    `traces` is a folder of saved traces to choose from. On another `host` than loopback, the page asks for a token.
-    `limit` is how many seconds one computation may take.
+    `traces` is a folder of saved traces to choose from. On another `host` than loopback, and with `allow_host` (further
+    names that it is reached by, as through a proxy), the page asks for a token. `limit` is how many seconds one
+    computation may take.
     """
     for package in ("uvicorn", "starlette"):
         try:
@@ -48,7 +51,7 @@ def web(
     with _listen(host, port) as listening:
         from fleetlab.web.guard import Guard
 
-        guard = Guard.of(listening, host)
+        guard = Guard.of(listening, host, allow_host)
         page = _Page(listening, guard, root=root, workers=workers, upload_bytes=upload_mib * MIB, limit=float(limit))
         asyncio.run(page.run(lambda: _announce(listening, guard, host, open=open, json=json)))
     print("stopped", file=sys.stderr, flush=True)
@@ -152,7 +155,8 @@ def _announce(listening: socket.socket, guard: Any, host: str, *, open: bool, js
     address, port = listening.getsockname()[:2]
     name = host if address in ("0.0.0.0", "::") and host not in ("", "0.0.0.0", "::") else address
     name = socket.gethostname() if name in ("0.0.0.0", "::") else name
-    url = f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+    name = f"[{name}]" if ":" in name else name
+    url = f"http://{name}/" if port == HTTP else f"http://{name}:{port}/"
     entry = f"{url}?token={guard.token}" if guard.token else url
     message = {"url": url, "token": guard.token, "pid": os.getpid()}
     print(json_.dumps(message) if json else f"fleetlab is on {entry}", flush=True)
