@@ -12,6 +12,8 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -24,6 +26,8 @@ from fleetlab.web.guard import Guard, error_response
 from fleetlab.web.openapi import description
 from fleetlab.web.operations import INTERNAL
 
+SMALL = 1000  # bytes of a body that is not worth compressing
+LEVEL = 5  # of compression: 9 takes three times as long for a hundredth less
 STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
 
 
@@ -64,7 +68,9 @@ def app(backend: WhatIfBackend, guard: Guard) -> ASGIApp:
         finally:
             await backend.close()
 
-    return guard.before(Starlette(routes=routes(backend, guard), exception_handlers=on_error, lifespan=lifespan))
+    smaller = [Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=LEVEL)]
+    every = routes(backend, guard)
+    return guard.before(Starlette(routes=every, middleware=smaller, exception_handlers=on_error, lifespan=lifespan))
 
 
 Handler = Callable[[WhatIfBackend, Request], Awaitable[Response]]
