@@ -122,7 +122,7 @@ def test_a_process_answers_keeps_and_survives_a_mistake():
 
     first, again, kept = run(story)
     assert first["summary"][0]["value"] == 2000
-    assert again is first is kept
+    assert again == first == kept
 
 
 async def withdrawn(pool):

@@ -19,11 +19,12 @@ from typing import Any
 
 from fleetlab.core import FleetlabError
 from fleetlab.web.errors import TookTooLong, TooManyRequests, WorkerEnded
+from fleetlab.web.kept import KeptAnswers, pack
 
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # requests in the queue
 EACH = 16  # of one visitor
-KEPT = 96 << 20  # bytes of answers in memory
+KEPT = 32 << 20  # bytes of answers in memory
 PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is kept
 GRACE = 0.5  # s for a process to stop by itself, with its traces open: a new one takes seconds to start
 
@@ -64,7 +65,6 @@ class PoolWorker:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self.size = 0  # bytes of its last answer
         self.turn = 0  # counts requests
         self._busy = False
         self.was_ready = False
@@ -114,7 +114,6 @@ class PoolWorker:
             raise _ProcessEnded from None
         if not line.endswith(b"\n"):
             raise _ProcessEnded
-        self.size = len(line)
         return json.loads(line)  # type: ignore[no-any-return]
 
     async def end(self) -> None:
@@ -151,7 +150,7 @@ class WorkerPool:
         self._size = size
         self._queues: OrderedDict[str, deque[PendingRequest]] = OrderedDict()  # by visitor; the next one comes first
         self._pending: dict[str, PendingRequest] = {}
-        self._answers: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
+        self._answers = KeptAnswers(KEPT)
         self._wake = asyncio.Event()
         self._slots: list[asyncio.Task[None]] = []
         self._started = asyncio.Event()  # of the first, which may have to compile: the others find it compiled
@@ -172,10 +171,7 @@ class WorkerPool:
 
     def kept(self, key: str) -> dict[str, Any] | None:
         """Return an answer that is in memory."""
-        if key not in self._answers:
-            return None
-        self._answers.move_to_end(key)
-        return self._answers[key][1]
+        return self._answers.get(key)  # type: ignore[no-any-return]
 
     def ahead(self, key: str) -> int:
         """Return how many requests will be served before this one."""
@@ -247,11 +243,6 @@ class WorkerPool:
         _settle(pending, RequestCancelled())
         if pending.worker is not None:
             pending.worker.stop()
-
-    def _keep(self, key: str, answer: dict[str, Any], size: int) -> None:
-        self._answers[key] = (size, answer)
-        while len(self._answers) > 1 and sum(size for size, _ in self._answers.values()) > KEPT:
-            self._answers.popitem(last=False)
 
     # -- processes --------------------------------------------------------------------------------------------------
 
@@ -357,7 +348,7 @@ class WorkerPool:
         if self._pending.get(pending.key) is pending:
             del self._pending[pending.key]
         if pending.keep and isinstance(answer, dict):
-            self._keep(pending.key, answer, pending.worker.size if pending.worker is not None else 0)
+            self._answers.keep(pending.key, pack(answer))
         _settle(pending, answer)
 
 
