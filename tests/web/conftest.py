@@ -6,6 +6,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -64,6 +65,13 @@ class Client:
         """Send a file."""
         query = "&".join([f"name={name}", *(f"{k}={v}" for k, v in more.items())])
         return self.ask(f"/api/uploads?{query}", method="POST", body=content)
+
+
+def processes_of(pid: int) -> list[int]:
+    """The processes that another one has started."""
+    return [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
 
 
 @contextmanager

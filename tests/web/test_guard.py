@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from fleetlab import FleetlabError
 from fleetlab.web.guard import HEADERS, Guard, is_loopback
 
 HERE = "127.0.0.1:8765"
@@ -45,14 +46,12 @@ def ask(guard, path="/", method="GET", body=b"", host=HERE, **headers):
 @pytest.fixture
 def guard():
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        made = Guard.of(listening, "127.0.0.1")
-        port = listening.getsockname()[1]
-    return Guard(frozenset(host.replace(str(port), "8765") for host in made.hosts), made.token)
+        return Guard.of(listening, "127.0.0.1")
 
 
 @pytest.fixture
 def elsewhere():
-    return Guard(frozenset({"lab.example:8765"}), "secret-token", "fleetlab-8765")
+    return Guard(frozenset({"lab.example"}), "secret-token", "fleetlab-8765")
 
 
 def test_on_this_machine_no_token_is_asked_for(guard):
@@ -65,8 +64,39 @@ def test_the_page_answers_to_the_names_of_this_machine(guard, host):
     assert ask(guard, host=host)[0] == 200
 
 
+@pytest.mark.parametrize("host", ["localhost:9000", "127.0.0.1:9000", "[::1]:9000", "localhost", "127.0.0.1", "[::1]"])
+def test_a_forwarded_port_has_another_number_and_port_80_has_none(guard, host):
+    assert ask(guard, host=host)[0] == 200
+    own = {"origin": f"http://{host}", "sec_fetch_site": "same-origin"}
+    assert ask(guard, "/api/operations", "POST", host=host, **own)[0] == 200
+
+
+def test_a_page_on_another_port_of_this_machine_is_another_site(guard):
+    assert ask(guard, "/api/operations", "POST", host="localhost:8765", origin="http://localhost:9000")[0] == 403
+    assert ask(guard, "/api/operations", "POST", host="localhost", origin="http://localhost:9000")[0] == 403
+    assert ask(guard, "/api/operations", host="localhost:8765", sec_fetch_site="same-site")[0] == 403
+
+
 @pytest.mark.parametrize(
-    "host", ["evil.example:8765", "127.0.0.1.evil.example:8765", "localhost", "127.0.0.1:80", "", "10.0.0.1:8765"]
+    "host",
+    [
+        "evil.example:8765",
+        "evil.example",
+        "127.0.0.1.evil.example:8765",
+        "localhost.evil.example",
+        "evil.localhost",
+        "localhost:80@evil.example",
+        "localhost:8765:1",
+        "localhost:",
+        "localhost:x",
+        "local host",
+        "::1",
+        "[127.0.0.1",
+        "",
+        "10.0.0.1:8765",
+        "0.0.0.0:8765",
+        "2130706433",
+    ],
 )
 def test_a_name_that_leads_here_by_trickery_is_not_answered_to(guard, host):
     status, _, body = ask(guard, host=host)
@@ -102,6 +132,30 @@ def test_every_answer_says_what_the_page_may_do(guard):
 
 def test_the_interface_is_not_kept_by_browsers(guard):
     assert ask(guard, "/api/operations")[1]["cache-control"] == "no-store"
+
+
+# --- by other names ----------------------------------------------------------------------------------------------
+
+
+def allowing(*names):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return Guard.of(listening, "127.0.0.1", names)
+
+
+def test_an_allowed_name_is_answered_to_with_a_token_whatever_its_port(guard):
+    proxied = allowing("Lab.example", "other.example")
+    known = {"authorization": f"Bearer {proxied.token}"}
+    for host in ("lab.example", "lab.example:443", "other.example", "localhost:8765"):
+        assert ask(proxied, "/api/operations", host=host, **known)[0] == 200
+        assert ask(proxied, "/api/operations", host=host)[0] == 401
+    assert ask(proxied, "/api/operations", host="evil.example", **known)[0] == 421
+    assert ask(guard, "/api/operations", host="lab.example")[0] == 421
+
+
+@pytest.mark.parametrize("name", ["", "*", "http://lab.example", "lab.example:80", "lab example", "lab.example/x"])
+def test_what_is_no_name_cannot_be_allowed(name):
+    with pytest.raises(FleetlabError, match="not the name of a host"):
+        allowing(name)
 
 
 # --- from elsewhere ----------------------------------------------------------------------------------------------

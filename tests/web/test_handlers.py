@@ -1,6 +1,10 @@
 """The HTTP interface: described as it is, and, whatever is sent, an answer or an error in words."""
 
+import gzip
+import json
 import re
+import zlib
+from http.client import HTTPConnection
 from urllib.parse import urlencode
 
 import pytest
@@ -274,3 +278,34 @@ def test_fewer_nodes_are_compared_on_the_jobs_that_both_sides_ran(page, small):
     assert wait["base"]["value"] == pytest.approx(both["wait"].mean())
     assert wait["now"]["value"] == pytest.approx(both["wait_right"].mean())
     assert f"of the {both.height:,} of 2,000 jobs" in said["population"]
+
+
+# --- compression ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/static/page.js", f"/api/run?v=1&{SMALL}", "/api/openapi.json"])
+def test_answers_are_compressed_for_whoever_takes_that_and_are_the_same(page, path):
+    plain, packed = page.ask(path), page.ask(path, headers={"Accept-Encoding": "gzip, br"})
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "accept-encoding" in packed.headers["vary"].lower()
+    assert len(packed.body) < len(plain.body) / 2
+    assert gzip.decompress(packed.body) == plain.body
+
+
+def test_events_are_compressed_and_each_can_be_read_when_it_comes(page):
+    begun = page.ask("/api/operations", method="POST", body={"kind": "run", "link": f"{SMALL}&load=1.77"}).json
+    path = f"/api/operations/{begun['operation']}/events"
+    connection = HTTPConnection(page.host, timeout=60)
+    connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
+    stream, opened, text = connection.getresponse(), zlib.decompressobj(31), b""
+    assert stream.getheader("content-encoding") == "gzip"
+    while b"\n\n" not in text:
+        text += opened.decompress(stream.read1(10_000))
+    assert json.loads(text.split(b"\n\n")[0].removeprefix(b"data: "))["operation"] == begun["operation"]
+    text += opened.decompress(stream.read())
+    assert opened.eof
+    last = json.loads(text.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
+    assert last["status"] == "done"
+    assert last["result"]["rows"] == page.ask(f"/api/run?v=1&{SMALL}&load=1.77").json["rows"]
+    connection.close()

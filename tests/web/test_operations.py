@@ -1,11 +1,13 @@
 """Work that takes a while: it can be followed and stopped, and many visitors at once each get their own answer."""
 
 import json
+import os
+import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from .conftest import Client, started
+from .conftest import Client, processes_of, started
 
 SMALL = "trace=folder:small"
 SLOW = f"{SMALL}&order=server_filling_srpt&load=10"
@@ -70,6 +72,15 @@ def test_fifty_visitors_at_once_each_get_their_own_answer(page):
         assert told["link"].endswith("small" if load == 1 else f"&load={load:g}")
     waits = {load: told["rows"][1]["now"]["value"] for load, _, told in found}
     assert waits[max(loads)] > waits[min(loads)]
+
+
+def test_visitors_do_not_feel_that_all_idle_processes_were_killed(page):
+    assert page.ask(f"/api/run?{SMALL}").status == 200
+    for pid in (killed := processes_of(page.pid)):
+        os.kill(pid, signal.SIGKILL)
+    said = [page.ask(f"/api/run?{SMALL}&load={load}") for load in (1.11, 1.12, 1.13)]
+    assert len(killed) == 2
+    assert [one.status for one in said] == [200] * 3
 
 
 def test_a_page_ends_when_it_is_told_to_with_work_going_on(root):

@@ -8,7 +8,7 @@ import pytest
 
 from fleetlab import FleetlabError
 from fleetlab.web import pool as pools
-from fleetlab.web.errors import TooManyRequests
+from fleetlab.web.errors import TookTooLong, TooManyRequests, WorkerEnded
 from fleetlab.web.pool import RequestCancelled, WorkerPool
 
 
@@ -122,7 +122,7 @@ def test_a_process_answers_keeps_and_survives_a_mistake():
 
     first, again, kept = run(story)
     assert first["summary"][0]["value"] == 2000
-    assert again is first is kept
+    assert again == first == kept
 
 
 async def withdrawn(pool):
@@ -160,16 +160,68 @@ def test_a_process_that_does_not_stop_is_ended_and_the_next_is_answered_by_anoth
 def test_work_beyond_its_time_is_stopped_and_a_process_that_dies_is_replaced():
     async def story(pool):
         await ask(pool, "warm")
-        with pytest.raises(FleetlabError, match=r"took more than 0\.01 s"):
+        with pytest.raises(TookTooLong, match=r"took more than 0\.01 s"):
             await ask(pool, "late", limit=0.01, **LONG)
-        asked = ask(pool, "killed", **LONG)
+        asked = ask(pool, "killed", **FOREVER)
         await asyncio.sleep(0)
-        os.kill(await working(pool, "killed"), 9)
-        with pytest.raises(FleetlabError, match="has ended"):
+        first = await working(pool, "killed")
+        os.kill(first, 9)
+        while (second := await working(pool, "killed")) == first:
+            await asyncio.sleep(0.01)
+        os.kill(second, 9)
+        with pytest.raises(WorkerEnded, match="has ended twice") as told:
             await asked
+        assert told.value.status == 503
         return await ask(pool, "after")
 
     assert run(story)["summary"][0]["value"] == 2000
+
+
+def test_work_whose_process_dies_once_is_done_by_another():
+    async def story(pool):
+        asked = ask(pool, "killed", verb="run", query="load=1.5")
+        await asyncio.sleep(0)
+        os.kill(await working(pool, "killed"), 9)
+        again = await asked
+        return again, await ask(pool, "undisturbed", verb="run", query="load=1.5")
+
+    again, undisturbed = run(story)
+    assert again["result"] == undisturbed["result"]
+
+
+def only_process(pool):
+    """The one process of a pool, while it has nothing to do."""
+    return pool._slots[0].get_coro().cr_frame.f_locals["worker"]
+
+
+def test_an_idle_process_that_dies_is_replaced_before_anybody_asks():
+    async def story(pool):
+        await ask(pool, "warm")
+        dead = only_process(pool)
+        os.kill(dead._process.pid, 9)
+        while (new := only_process(pool)) is dead or not new.was_ready:
+            await asyncio.sleep(0.01)
+        asked = ask(pool, "after")
+        await asyncio.sleep(0)
+        work = pool._pending["after"]
+        await asked
+        return work.tried, work.worker is new
+
+    assert run(story) == (False, True)
+
+
+def test_a_process_that_has_just_died_is_not_given_work():
+    async def story(pool):
+        await ask(pool, "warm")
+        os.kill(only_process(pool)._process.pid, 9)
+        time.sleep(0.5)  # it is dead, and this loop cannot have heard of it
+        asked = ask(pool, "after")
+        await asyncio.sleep(0)
+        work = pool._pending["after"]
+        await asked
+        return work.tried
+
+    assert run(story) is False
 
 
 def test_closing_ends_what_goes_on():

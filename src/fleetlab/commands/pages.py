@@ -99,6 +99,7 @@ def demo(
         "fleetlab web",
         "fleetlab web --traces my-traces --open",
         "fleetlab web --host 0.0.0.0 --port 8080",
+        "fleetlab web --allow-host lab.example",
     )
 )
 def web(
@@ -106,6 +107,7 @@ def web(
     traces: Path | None = None,
     host: str = "127.0.0.1",
     port: int = 8765,
+    allow_host: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     workers: int = 2,
     upload_mib: int = 64,
     limit: float = 300.0,
@@ -124,6 +126,9 @@ def web(
         Address to listen on; other than loopback it requires a token, which is printed once.
     port
         Port; 0 takes a free one.
+    allow_host
+        Another name that the page is reached by, such as that of a proxy before it; may be given many times. The page
+        asks for a token then. Names of this machine, with any port, need none: `ssh -L 9000:127.0.0.1:8765` works.
     workers
         Processes that simulate.
     upload_mib
@@ -134,5 +139,13 @@ def web(
         Open the page in a browser.
     """
     fleetlab.web(
-        traces=traces, host=host, port=port, workers=workers, upload_mib=upload_mib, limit=limit, open=open, json=json
+        traces=traces,
+        host=host,
+        port=port,
+        allow_host=allow_host,
+        workers=workers,
+        upload_mib=upload_mib,
+        limit=limit,
+        open=open,
+        json=json,
     )

@@ -26,6 +26,8 @@ import numba
 from numba.core.event import Event, Listener, install_listener
 from numba.core.types import unliteral
 
+from fleetlab.core.private_folder import distrust, make_private
+
 try:
     import fcntl
 except ImportError:  # not on Windows: there each process compiles for itself
@@ -36,9 +38,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PACKAGE = __package__ or "fleetlab.sim"
 ROOT = Path(__file__).parent
+BESIDE = ROOT / "__pycache__"
 CATALOG = ROOT.parent / "core" / "catalog"
 STARTED = time.time()
 MAX_AGE = 7 * 86_400  # seconds: unused cache folders that are older are deleted
+_refusals: list[str] = []  # why no folder can be used
 
 
 @cache
@@ -61,25 +65,60 @@ def _temporary_folder() -> Path:
 
 @cache
 def cache_folder(module: str) -> Path:
-    """Return where a module's compiled code is cached: beside the sources, or in the user's cache if not writable."""
+    """Return where a module's compiled code is cached: beside the sources, or in the user's cache if not writable.
+
+    The cache is executed: a folder into which others could have put files is not used.
+    """
     text = b"".join(path.read_bytes() for path in sorted(sources(module)))
     name = f"{module}-{sha256(text + numba.__version__.encode()).hexdigest()[:12]}"
     if any(STARTED <= path.stat().st_mtime <= time.time() for path in sources(module)):
         # A file was changed while it was read: the imported code may not be the text on disk.
         return _temporary_folder()
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    for parent in (ROOT / "__pycache__", Path(home) / "fleetlab", Path(gettempdir()) / "fleetlab"):
+    refusals = []
+    for parent in cache_parents():
         try:
-            if not (parent / name).is_dir():
-                for old in parent.glob(f"{module}-*"):
-                    if old.stat().st_mtime < STARTED - MAX_AGE:  # a younger one may be in use by another version
-                        shutil.rmtree(old, ignore_errors=True)
-                (parent / name).mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(parent / name, os.W_OK):
-            return parent / name
-    return ROOT / "__pycache__" / name
+            return _named_folder(parent, module, name)
+        except OSError as e:
+            refusals.append(str(e))
+    if not _refusals:
+        print(f"note: compiled code is not kept, every process compiles anew ({'; '.join(refusals)})", file=sys.stderr)
+    _refusals.extend(refusals)
+    return _temporary_folder()
+
+
+def cache_parents() -> tuple[Path, ...]:
+    """Return the folders that may hold the cache, the first choice first."""
+    user = os.geteuid() if hasattr(os, "geteuid") else "cache"
+    temporary = Path(gettempdir()) / f"fleetlab-compiled-{user}"
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return (BESIDE, temporary)
+    return (BESIDE, home / "fleetlab", temporary)
+
+
+def _named_folder(parent: Path, module: str, name: str) -> Path:
+    """Return a folder of the cache that only this user can write to; make it if it is missing."""
+    # Whoever owns the sources decides what is executed anyway.
+    owners = (ROOT.stat().st_uid,) if parent == BESIDE else ()
+    if parent == BESIDE:
+        parent.mkdir(exist_ok=True)
+    else:
+        parent = make_private(parent)
+    if why := distrust(parent, *owners):
+        raise PermissionError(why)
+    folder = parent / name
+    if not folder.is_dir():
+        for old in parent.glob(f"{module}-*"):
+            if old.lstat().st_mtime < STARTED - MAX_AGE:  # a younger one may be in use by another version
+                shutil.rmtree(old, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if why := distrust(folder, *owners):
+        raise PermissionError(why)
+    if not os.access(folder, os.W_OK):
+        msg = f"{folder}: not writable"
+        raise PermissionError(msg)
+    return folder
 
 
 @contextmanager

@@ -12,7 +12,9 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -24,6 +26,8 @@ from fleetlab.web.guard import Guard, error_response
 from fleetlab.web.openapi import description
 from fleetlab.web.operations import INTERNAL
 
+SMALL = 1000  # bytes of a body that is not worth compressing
+LEVEL = 5  # of compression: 9 takes three times as long for a hundredth less
 STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
 
 
@@ -49,7 +53,12 @@ def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
 
 def app(backend: WhatIfBackend, guard: Guard) -> ASGIApp:
     """Return the application behind its guard."""
-    on_error: Any = {FleetlabError: _user_error, HTTPException: _http_error, Exception: _internal_error}
+    on_error: Any = {
+        FleetlabError: _user_error,
+        HTTPException: _http_error,
+        ClientDisconnect: _client_gone,
+        Exception: _internal_error,
+    }
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -59,7 +68,9 @@ def app(backend: WhatIfBackend, guard: Guard) -> ASGIApp:
         finally:
             await backend.close()
 
-    return guard.before(Starlette(routes=routes(backend, guard), exception_handlers=on_error, lifespan=lifespan))
+    smaller = [Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=LEVEL)]
+    every = routes(backend, guard)
+    return guard.before(Starlette(routes=every, middleware=smaller, exception_handlers=on_error, lifespan=lifespan))
 
 
 Handler = Callable[[WhatIfBackend, Request], Awaitable[Response]]
@@ -84,6 +95,10 @@ async def _http_error(_: Request, error: HTTPException) -> Response:
     response = error_response(error.status_code, str(error.detail), hint)
     response.headers.update(error.headers or {})
     return response
+
+
+async def _client_gone(_: Request, __: ClientDisconnect) -> Response:
+    return error_response(408, "the request did not arrive", None)  # nobody receives it; no failure of ours
 
 
 async def _internal_error(_: Request, error: Exception) -> Response:

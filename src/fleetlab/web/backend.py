@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +12,8 @@ from fleetlab.core import FleetlabError, TraceError
 from fleetlab.core.scenario import Scenario
 from fleetlab.web import messages
 from fleetlab.web.comparison import compare_runs
+from fleetlab.web.kept import KeptAnswers
+from fleetlab.web.kept import pack as pack_json
 from fleetlab.web.link import Link, words_query
 from fleetlab.web.operations import Operation, Operations
 from fleetlab.web.pool import Listener, WorkerPool
@@ -20,7 +21,7 @@ from fleetlab.web.runs import completed_by_both, pack
 from fleetlab.web.traces import TraceNames
 from fleetlab.web.uploads import Uploads
 
-KEPT = 64  # comparisons in memory
+KEPT = 8 << 20  # bytes of comparisons in memory
 READ_LIMIT = 120.0  # s for a reader at most
 
 
@@ -32,8 +33,7 @@ class WhatIfBackend:
         self.traces = TraceNames(root, self.uploads)
         self.operations = Operations()
         self.workers, self.limit = workers, limit
-        # Outcomes are kept with the comparison, so that no others can get their addresses in memory, and their key.
-        self._comparisons: OrderedDict[tuple[str, int, int], tuple[messages.RunComparison, Any, Any]] = OrderedDict()
+        self._comparisons = KeptAnswers(KEPT)
         self.pool: WorkerPool
 
     async def open(self) -> None:
@@ -81,13 +81,13 @@ class WhatIfBackend:
 
     async def run(self, link: Link, operation: Operation) -> messages.RunComparison:
         """Compare a scenario with the baseline."""
+        key = f"{self.traces.locate(str(link.now.data.name))[0]} {link.query()}"
+        if (kept := self._comparisons.get(key)) is not None:
+            return cast("messages.RunComparison", kept)
         base, now = await self._outcomes(link, operation)
-        key = (link.query(), id(base), id(now))
-        if key not in self._comparisons:
-            self._comparisons[key] = (await asyncio.to_thread(_compare, link, base, now), base, now)
-            while len(self._comparisons) > KEPT:
-                self._comparisons.popitem(last=False)
-        return self._comparisons[key][0]
+        comparison = await asyncio.to_thread(_compare, link, base, now)
+        self._comparisons.keep(key, pack_json(comparison))
+        return comparison
 
     async def _outcomes(self, link: Link, operation: Operation) -> tuple[dict[str, Any], dict[str, Any]]:
         if link.base == link.now:
@@ -112,7 +112,7 @@ class WhatIfBackend:
         def listener(progress: dict[str, Any] | None) -> None:
             message = dict(progress or {})
             numbers = message.pop("numbers", None)
-            base = self.pool.kept(key)
+            base = self.pool.kept(key) if numbers is not None else None
             if numbers is not None and base is not None and numbers["completed"] == base["completed"]:
                 message["answer"] = compare_runs(link, base, numbers, "")
             operation.update(message)

@@ -21,3 +21,15 @@ class TooManyRequests(FleetlabError):
     """The queue is full."""
 
     status = 429
+
+
+class WorkerEnded(FleetlabError):
+    """The process that worked on a request has ended, and so has the one that tried again."""
+
+    status = 503
+
+
+class TookTooLong(FleetlabError):
+    """The work was stopped at its time limit."""
+
+    status = 504

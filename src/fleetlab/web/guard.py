@@ -1,15 +1,18 @@
 """Access control: known hosts, same origin, and a token for requests from other machines.
 
 A page of another site, open in the same browser, can send requests to this machine. It cannot name our host (checked
-against DNS rebinding), and it cannot hide its origin (browsers send it).
+against DNS rebinding), and it cannot hide its origin (browsers send it). Ports are not checked: a forwarded port has
+another number, and a browser leaves out port 80.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -17,6 +20,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fleetlab.core import FleetlabError
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -30,9 +35,11 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+UNKNOWN_HOST = "use the printed address; `fleetlab web --allow-host NAME` adds a name"
 SAFE = ("GET", "HEAD", "OPTIONS")
 OURS = ("same-origin", "none")  # Sec-Fetch-Site of a request by our own page, or by its user
 LONGEST = 200  # characters of a token that is tried
+HOST = re.compile(r"(?P<name>[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?")
 TOKEN_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>fleetlab</title><link rel="stylesheet" href="/static/page.css"></head>
@@ -45,22 +52,27 @@ TOKEN_PAGE = """<!doctype html>
 
 @dataclass(frozen=True)
 class Guard:
-    """The access rules of one page; `token` is None where only this machine can reach it."""
+    """The access rules of one page; `token` is None where only this machine can reach it.
+
+    `hosts` are names without a port. Names and addresses of loopback always count.
+    """
 
     hosts: frozenset[str]
     token: str | None = None
     cookie: str = "fleetlab"
 
     @classmethod
-    def of(cls, listening: socket.socket, host: str) -> Guard:
-        """Build one for a listening socket; other than on loopback, with a new token."""
+    def of(cls, listening: socket.socket, host: str, allowed: Sequence[str] = ()) -> Guard:
+        """Build one for a listening socket; where others can reach it, with a new token.
+
+        `allowed` are further names, as a proxy has one: whoever comes by them may come from another machine.
+        """
         address, port = listening.getsockname()[:2]
-        if is_loopback(address):
-            names = {"localhost", "127.0.0.1", "[::1]", address if ":" not in address else f"[{address}]"}
-            return cls(frozenset(f"{name}:{port}" for name in names))
-        own = {host.lower(), socket.gethostname().lower(), socket.getfqdn().lower(), "localhost"}
-        hosts = frozenset(f"{name}:{port}" for name in own)
-        return cls(hosts, secrets.token_urlsafe(24), f"fleetlab-{port}")
+        names = frozenset(check_name(name) for name in allowed)
+        if is_loopback(address) and not names:
+            return cls(names)
+        own = {host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+        return cls(names | own, secrets.token_urlsafe(24), f"fleetlab-{port}")
 
     def before(self, app: ASGIApp) -> ASGIApp:
         """Wrap an application: check its requests, and add security headers to its responses."""
@@ -89,7 +101,7 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "").lower()
         if not self._is_ours(host):
-            return error_response(421, f"not a host name of this page: `{host[:100]}`", "use the printed address")
+            return error_response(421, f"not a host name of this page: `{host[:100]}`", UNKNOWN_HOST)
         site = request.headers.get("sec-fetch-site", "none")
         visit = request.method == "GET" and request.headers.get("sec-fetch-mode") == "navigate"
         if site not in OURS and not (visit and request.url.path == "/"):
@@ -100,8 +112,11 @@ class Guard:
         return None
 
     def _is_ours(self, host: str) -> bool:
+        name = host_name(host)
+        if name == "localhost" or name in self.hosts or is_loopback(name):
+            return True
         # DNS rebinding needs a name; an IP address is safe. It needs a token all the same.
-        return host in self.hosts or (self.token is not None and _is_address(host))
+        return self.token is not None and _is_address(name)
 
     def _sign_in(self, request: Request) -> Response | None:
         """Ask for the token, or take it from the address and set a cookie; None if the request has it."""
@@ -156,6 +171,29 @@ def error_response(status: int, error: str, hint: str | None) -> Response:
     return JSONResponse({"error": error, "hint": hint}, status)
 
 
+def host_name(host: str) -> str:
+    """Return the name or address in a Host header; nothing if it is not valid.
+
+    >>> host_name("localhost:9000"), host_name("[::1]:80"), host_name("127.0.0.1"), host_name("localhost:80@evil")
+    ('localhost', '::1', '127.0.0.1', '')
+    """
+    match = HOST.fullmatch(host)
+    return match["name"].strip("[]") if match else ""
+
+
+def check_name(name: str) -> str:
+    """Return the name of a host in lower case, or refuse what is none.
+
+    >>> check_name("Lab.example")
+    'lab.example'
+    """
+    match = HOST.fullmatch(name.lower())
+    if match is None or match["port"] is not None:
+        msg = f"not the name of a host: `{name[:100]}`"
+        raise FleetlabError(msg, hint="such as lab.example: a name, without http:// and without a port")
+    return match["name"].strip("[]")
+
+
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach an address."""
     try:
@@ -164,10 +202,9 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _is_address(host: str) -> bool:
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+def _is_address(name: str) -> bool:
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
@@ -26,6 +27,7 @@ from fleetlab.web.uploads import Upload
 
 MOST_BYTES = 64_000  # of a request with JSON
 UPLOAD_TIME = 600.0  # s for a file to arrive
+GZIP = 31  # zlib's word for gzip
 AT_ONCE = 0.03  # s in which an answer that is kept is ready
 
 
@@ -151,11 +153,22 @@ async def operation_events(backend: WhatIfBackend, request: Request) -> Response
     """Stream the state of an operation as server-sent events."""
     operation = _operation(backend, request)
 
-    async def stream() -> AsyncIterator[str]:
+    async def stream() -> AsyncIterator[bytes]:
         async for message in backend.operations.events(operation):
-            yield ": alive\n\n" if message is None else f"data: {json.dumps(message)}\n\n"
+            yield b": alive\n\n" if message is None else f"data: {json.dumps(message)}\n\n".encode()
 
-    return StreamingResponse(stream(), media_type="text/event-stream")
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return StreamingResponse(stream(), media_type="text/event-stream")
+    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return StreamingResponse(_compressed(stream()), media_type="text/event-stream", headers=headers)
+
+
+async def _compressed(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Compress a stream so that each part can be read when it has arrived; the last one has all figures."""
+    compressor = zlib.compressobj(wbits=GZIP)
+    async for part in parts:
+        yield compressor.compress(part) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    yield compressor.flush()
 
 
 # --- direct answers ----------------------------------------------------------------------------------------------

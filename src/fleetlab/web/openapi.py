@@ -106,7 +106,7 @@ def _endpoints() -> dict[str, dict[str, _Endpoint]]:
     visitor = [_parameter("Fleetlab-Visitor", "A name that the client gives itself.", "header")]
     file = [_parameter("upload", "The upload that this file belongs to."), _parameter("name", "The name of the file.")]
     scenario = [*_scenario_query(), *visitor]
-    state, busy = messages.OperationMessage, (404, 429)
+    state, busy = messages.OperationMessage, (404, 429, 503, 504)
     start = "Start an operation; 200 where its result is known already."
     result = "Get the result of a scenario, as `fleetlab simulate --json` prints it."
     report = "Get baseline, scenario and pinned runs as one HTML file."
@@ -185,6 +185,8 @@ _STATUS = {
     413: "The request is too large.",
     421: "Not a host name of this page.",
     429: "Too many requests at once.",
+    503: "The process that worked on it has ended, twice; or the server is shutting down.",
+    504: "The work was stopped at its time limit.",
 }
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from fleetlab.core import FleetlabError
 from fleetlab.web import messages
+from fleetlab.web.kept import pack, unpack
 from fleetlab.web.pool import PATIENCE, RequestCancelled
 
 KEPT = 256  # operations that are over
+KEPT_BYTES = 16 << 20  # of their results
 ALONE = 5.0  # s after which an operation is cancelled whose visitor has closed the page
 QUIET = 10.0  # s without news after which a stream sends a sign of life
 RUNNING, DONE, FAILED, CANCELLED = "running", "done", "failed", "cancelled"
@@ -32,7 +34,7 @@ class Operation:
     status: Any = RUNNING
     progress: Any = None
     early: messages.RunComparison | None = None  # the newest numbers before the result
-    result: Any = None
+    packed: bytes = b""  # its result
     error: messages.ErrorMessage | None = None
     replaced: bool = False
     ahead: Callable[[], int] = lambda: 0
@@ -56,8 +58,8 @@ class Operation:
         if self.status == RUNNING and self.early is not None and self.early is not known:
             blank = {"what": "simulating", "count": 0, "fraction": None}
             message["progress"] = {**(self.progress or blank), "answer": self.early}  # type: ignore[typeddict-item]
-        if self.result is not None:
-            message["result"] = self.result
+        if self.packed:
+            message["result"] = unpack(self.packed)
         if self.error is not None:
             message["error"] = self.error
         return message
@@ -105,17 +107,25 @@ class Operations:
         """Start one."""
         operation = Operation(kind, visitor)
         self._operations[operation.name] = operation
-        over = [name for name, o in self._operations.items() if o.status != RUNNING]
-        for name in over[: max(0, len(over) - KEPT)]:
-            del self._operations[name]
+        self._forget()
         operation.task = asyncio.create_task(self._do(operation, do))
         # A task that is cancelled before it has begun never runs.
         operation.task.add_done_callback(lambda _: operation.end(CANCELLED) if operation.status == RUNNING else None)
         return operation
 
+    def _forget(self) -> None:
+        """Forget the oldest of those that are over, if they are too many or too large."""
+        over = [o for o in self._operations.values() if o.status != RUNNING]
+        size = sum(len(o.packed) for o in over)
+        for count, operation in zip(range(len(over), 0, -1), over, strict=True):
+            if count <= KEPT and size <= KEPT_BYTES:
+                break
+            size -= len(operation.packed)
+            del self._operations[operation.name]
+
     async def _do(self, operation: Operation, do: Callable[[Operation], Awaitable[Any]]) -> None:
         try:
-            operation.result = await do(operation)
+            operation.packed = pack(await do(operation))
             operation.end(DONE)
         except FleetlabError as e:
             operation.error = {"error": str(e), "hint": e.hint}

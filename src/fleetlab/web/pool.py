@@ -1,7 +1,8 @@
 """A few processes that work for all visitors: a bounded queue, served round-robin by visitor.
 
 The same request by two visitors is worked on once. When nobody waits for an answer any more, its request leaves the
-queue, or its process is told to stop; one that does not stop is killed and replaced.
+queue, or its process is told to stop; one that does not stop is killed and replaced. A process that has ended is
+replaced at once, and what it worked on is tried once more.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleetlab.core import FleetlabError
-from fleetlab.web.errors import TooManyRequests
+from fleetlab.web.errors import TookTooLong, TooManyRequests, WorkerEnded
+from fleetlab.web.kept import KeptAnswers, pack
 
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # requests in the queue
 EACH = 16  # of one visitor
-KEPT = 96 << 20  # bytes of answers in memory
+KEPT = 32 << 20  # bytes of answers in memory
 PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is kept
 GRACE = 0.5  # s for a process to stop by itself, with its traces open: a new one takes seconds to start
 
@@ -50,6 +52,7 @@ class PendingRequest:
     done: asyncio.Future[dict[str, Any]]
     listeners: list[Listener] = field(default_factory=list)
     worker: PoolWorker | None = None
+    tried: bool = False  # by a process that has ended
 
     def notify(self, progress: dict[str, Any] | None) -> None:
         """Pass on a progress message."""
@@ -62,9 +65,10 @@ class PoolWorker:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self.size = 0  # bytes of its last answer
         self.turn = 0  # counts requests
         self._busy = False
+        self.was_ready = False
+        self.ended = asyncio.create_task(process.wait())
 
     @classmethod
     async def start(cls, kind: str) -> PoolWorker:
@@ -80,6 +84,7 @@ class PoolWorker:
     async def ready(self) -> None:
         """Wait until it takes requests."""
         await self._receive()
+        self.was_ready = True
 
     async def request(self, request: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
         """Send one request; pass on its progress messages and return its answer."""
@@ -109,14 +114,22 @@ class PoolWorker:
             raise _ProcessEnded from None
         if not line.endswith(b"\n"):
             raise _ProcessEnded
-        self.size = len(line)
         return json.loads(line)  # type: ignore[no-any-return]
 
     async def end(self) -> None:
         """Kill it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._process.wait()
+        await self.ended
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, also where that is not reported yet."""
+        if self.ended.done() or not hasattr(os, "waitid"):
+            return self.ended.done()
+        try:
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def stop(self) -> None:
         """Ask it to stop the current request; kill it if it does not do so soon."""
@@ -137,7 +150,7 @@ class WorkerPool:
         self._size = size
         self._queues: OrderedDict[str, deque[PendingRequest]] = OrderedDict()  # by visitor; the next one comes first
         self._pending: dict[str, PendingRequest] = {}
-        self._answers: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
+        self._answers = KeptAnswers(KEPT)
         self._wake = asyncio.Event()
         self._slots: list[asyncio.Task[None]] = []
         self._started = asyncio.Event()  # of the first, which may have to compile: the others find it compiled
@@ -158,10 +171,7 @@ class WorkerPool:
 
     def kept(self, key: str) -> dict[str, Any] | None:
         """Return an answer that is in memory."""
-        if key not in self._answers:
-            return None
-        self._answers.move_to_end(key)
-        return self._answers[key][1]
+        return self._answers.get(key)  # type: ignore[no-any-return]
 
     def ahead(self, key: str) -> int:
         """Return how many requests will be served before this one."""
@@ -234,11 +244,6 @@ class WorkerPool:
         if pending.worker is not None:
             pending.worker.stop()
 
-    def _keep(self, key: str, answer: dict[str, Any], size: int) -> None:
-        self._answers[key] = (size, answer)
-        while len(self._answers) > 1 and sum(size for size, _ in self._answers.values()) > KEPT:
-            self._answers.popitem(last=False)
-
     # -- processes --------------------------------------------------------------------------------------------------
 
     async def _slot(self, number: int) -> None:
@@ -250,8 +255,8 @@ class WorkerPool:
             worker = await self._new_worker()
             self._started.set()
             while True:
-                pending = await self._next()
-                if not await self._serve(pending, worker):
+                pending = await self._next(worker)
+                if pending is None or not await self._serve(pending, worker):
                     await worker.end()
                     worker = await self._new_worker()
         finally:
@@ -267,11 +272,19 @@ class WorkerPool:
         except BaseException:
             await worker.end()
             raise
+        worker.ended.add_done_callback(lambda _: self._wake.set())
         return worker
 
-    async def _next(self) -> PendingRequest:
-        """Return the first request of the visitor whose turn it is; that visitor is last then."""
-        while not any(self._queues.values()):
+    async def _next(self, worker: PoolWorker | None = None) -> PendingRequest | None:
+        """Return the first request of the visitor whose turn it is, who is last then; None if the process has ended.
+
+        One that was never ready is not replaced before there is a request: the next may not start either.
+        """
+        while True:
+            if worker is not None and worker.was_ready and worker.has_ended():
+                return None
+            if any(self._queues.values()):
+                break
             self._wake.clear()
             await self._wake.wait()
         for visitor in [name for name, queue in self._queues.items() if not queue]:
@@ -302,11 +315,10 @@ class WorkerPool:
                 message = await worker.request(pending.request, pending.notify)
         except TimeoutError:
             msg = f"the computation took more than {pending.limit:g} s and was stopped"
-            self._finish(pending, FleetlabError(msg, hint="a smaller trace; or `fleetlab web --limit SECONDS`"))
+            self._finish(pending, TookTooLong(msg, hint="a smaller trace; or `fleetlab web --limit SECONDS`"))
             return False
         except _ProcessEnded:
-            msg = "the process that worked on this has ended: it may have run out of memory"
-            self._finish(pending, FleetlabError(msg, hint="a smaller trace"))
+            self._try_again(pending)
             return False
         except asyncio.CancelledError:
             self._finish(pending, RequestCancelled())
@@ -319,11 +331,24 @@ class WorkerPool:
             self._finish(pending, FleetlabError(message["error"], hint=message["hint"]))
         return True
 
+    def _try_again(self, pending: PendingRequest) -> None:
+        """Put a request back whose process has ended; if that is the second one, or read a file, say so."""
+        if pending.done.done():
+            return  # nobody waits for it: the process was killed for that
+        if pending.tried or pending.kind != "run":
+            times = "twice" if pending.tried else "before it was done"
+            msg = f"the process that worked on this has ended {times}: it may have run out of memory"
+            self._finish(pending, WorkerEnded(msg, hint="try it again, or with a smaller trace"))
+            return
+        pending.tried, pending.worker = True, None
+        self._queues.setdefault(pending.visitor, deque()).appendleft(pending)
+        self._wake.set()
+
     def _finish(self, pending: PendingRequest, answer: dict[str, Any] | Exception) -> None:
         if self._pending.get(pending.key) is pending:
             del self._pending[pending.key]
         if pending.keep and isinstance(answer, dict):
-            self._keep(pending.key, answer, pending.worker.size if pending.worker is not None else 0)
+            self._answers.keep(pending.key, pack(answer))
         _settle(pending, answer)
 
 

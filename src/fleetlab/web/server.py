@@ -9,14 +9,16 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fleetlab.core import FleetlabError
 
-CONNECTIONS = 512  # at once; more get status 503
+HTTP = 80  # the port that browsers leave out
+BACKLOG = 4096  # connections that the system keeps until they are accepted
 SHUTDOWN = 2  # s for the last answers to be written
 MIB = 1 << 20
 
@@ -26,6 +28,7 @@ def web(
     traces: Path | str | None = None,
     host: str = "127.0.0.1",
     port: int = 8765,
+    allow_host: Sequence[str] = (),
     workers: int = 2,
     upload_mib: int = 64,
     limit: float = 300.0,
@@ -34,8 +37,9 @@ def web(
 ) -> None:
     """Serve an interactive page of what-if scenarios, until SIGTERM or Ctrl-C; print its address once it is up.
 
-    `traces` is a folder of saved traces to choose from. On another `host` than loopback, the page asks for a token.
-    `limit` is how many seconds one computation may take.
+    `traces` is a folder of saved traces to choose from. On another `host` than loopback, and with `allow_host` (further
+    names that it is reached by, as through a proxy), the page asks for a token. `limit` is how many seconds one
+    computation may take.
     """
     for package in ("uvicorn", "starlette"):
         try:
@@ -47,7 +51,7 @@ def web(
     with _listen(host, port) as listening:
         from fleetlab.web.guard import Guard
 
-        guard = Guard.of(listening, host)
+        guard = Guard.of(listening, host, allow_host)
         page = _Page(listening, guard, root=root, workers=workers, upload_bytes=upload_mib * MIB, limit=float(limit))
         asyncio.run(page.run(lambda: _announce(listening, guard, host, open=open, json=json)))
     print("stopped", file=sys.stderr, flush=True)
@@ -97,6 +101,7 @@ class _Page:
 
         from fleetlab.web.app import app
         from fleetlab.web.backend import WhatIfBackend
+        from fleetlab.web.connections import Connection, ConnectionLimits, allow_open_files
 
         class PageServer(uvicorn.Server):
             @contextlib.contextmanager
@@ -104,8 +109,12 @@ class _Page:
                 # uvicorn would raise the signal again at the end; an orderly shutdown is no failure.
                 yield
 
+        limits = ConnectionLimits()
+        limits.most = allow_open_files(limits.most)
+        http: Any = partial(Connection, limits=limits)
         config = uvicorn.Config(
             app(WhatIfBackend(**self._settings), self._guard),
+            http=http,
             loop="asyncio",
             ws="none",
             lifespan="on",
@@ -114,7 +123,6 @@ class _Page:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=SHUTDOWN,
         )
         return PageServer(config)
@@ -134,7 +142,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(1024)
+        listening.listen(BACKLOG)
     except OSError as e:
         listening.close()
         msg = f"cannot listen on {host}:{port}: {e.strerror}"
@@ -147,7 +155,8 @@ def _announce(listening: socket.socket, guard: Any, host: str, *, open: bool, js
     address, port = listening.getsockname()[:2]
     name = host if address in ("0.0.0.0", "::") and host not in ("", "0.0.0.0", "::") else address
     name = socket.gethostname() if name in ("0.0.0.0", "::") else name
-    url = f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+    name = f"[{name}]" if ":" in name else name
+    url = f"http://{name}/" if port == HTTP else f"http://{name}:{port}/"
     entry = f"{url}?token={guard.token}" if guard.token else url
     message = {"url": url, "token": guard.token, "pid": os.getpid()}
     print(json_.dumps(message) if json else f"fleetlab is on {entry}", flush=True)
