@@ -10,8 +10,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from typing import Literal
 
-from cyclopts import App, CycloptsError, MissingArgumentError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from fleetlab.commands import demand, describe, pages, plan, simulate, sweep, theory, traces, tune
 from fleetlab.commands.bench import bench
@@ -29,6 +30,7 @@ app = App(
     ),
     help_format="plaintext",
     config=whole_numbers,
+    default_parameter=Parameter(negative_iterable=()),  # no option that empties a list
     suppress_keyboard_interrupt=False,
     version=version,
 )
@@ -38,17 +40,33 @@ for room in (sweep, traces, describe, simulate, demand, theory, plan, tune, page
     open_desk(app, room.desk)
 
 
+@app.command(
+    help_epilogue=examples(
+        "source <(fleetlab completion bash)     (in ~/.bashrc)",
+        "source <(fleetlab completion zsh)      (in ~/.zshrc, after compinit)",
+        "fleetlab completion fish > ~/.config/fish/completions/fleetlab.fish",
+    )
+)
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
+    """Print a script with which the tab key completes commands, options, policies, traces and files.
+
+    Parameters
+    ----------
+    shell
+        The shell that reads the script.
+    """
+    script = app.generate_completion(shell=shell)
+    # As a file of $fpath zsh knows what it completes by its first line; read by `source`, by this.
+    print(script + ("\ncompdef _cyclopts_fleetlab fleetlab\n" if shell == "zsh" else ""))
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run a command; a user's mistake ends in `error: …`, `hint: …` and exit status 2."""
     _prepare()
     try:
         app(words, exit_on_error=False, print_error=False)
     except CycloptsError as e:
-        text = " ".join(str(e).split())
-        missing = e.argument if isinstance(e, MissingArgumentError) and not e.keyword else None
-        if missing and missing.field_info.is_positional and "Did you mean" not in text:
-            text = f"{missing.name.removeprefix('--').upper()} is missing"
-        _leave(text, "`fleetlab --help`, or --help after a command, shows what it takes")
+        _leave(*_mistake(e, sys.argv[1:] if words is None else words))
     except BrokenPipeError:
         # The reader of our output is gone: without this, Python would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,6 +88,20 @@ def main(words: Sequence[str] | None = None) -> None:
 
         names = _option_names(sys.argv[1:] if words is None else words)
         _leave(as_options(str(e), names), e.hint and as_options(e.hint, names))
+
+
+def _mistake(e: CycloptsError, words: Sequence[str]) -> tuple[str, str]:
+    """Return what is wrong with the words of a command, and a hint."""
+    said = " ".join(str(e).split())
+    path, apps, _ = app.parse_commands(list(words))
+    name = " ".join(("fleetlab", *path))
+    missing = e.argument if isinstance(e, MissingArgumentError) and not e.keyword else None
+    if not missing or not missing.field_info.is_positional or "Did you mean" in said:
+        return said, f"`{name} --help` shows what it takes"
+    what = " ".join((missing.parameter.help or "").split()).rstrip(".")
+    said = f"{missing.name.removeprefix('--').upper()} is missing" + (f": {what[0].lower()}{what[1:]}" if what else "")
+    example = next((line.strip() for line in (apps[-1].help_epilogue or "").splitlines() if name in line), "")
+    return said, (f"such as `{example}`; " if example else "") + f"`{name} --help` shows what it takes"
 
 
 def _option_names(words: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter, validators
 
 import fleetlab
+from fleetlab.commands.complete import traces, values_of
 from fleetlab.core.words import WORDS
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ Json = Annotated[bool, Parameter(negative=(), show_default=False, help="Print on
 Seed = Annotated[
     int, Parameter(validator=validators.Number(gte=0, lt=2**63), help=WORDS["seed"].help, show_default=False)
 ]
-TraceName = Annotated[str, Parameter(help=WORDS["trace"].help)]
+TraceName = Annotated[str, Parameter(help=WORDS["trace"].help, completer=traces)]
 Workers = Annotated[
     int | None, Parameter(help="Processes that simulate at once (default: one per core, at most 4; 0: none but this).")
 ]
@@ -29,7 +30,8 @@ ClusterFile = Annotated[Path | None, Parameter(help=WORDS["cluster"].help)]
 
 def _option(word_name: str, /, **more: Any) -> Parameter:  # noqa: ANN401
     word = WORDS[word_name]
-    return Parameter(help=word.help, group=POLICY if word.noun == "policy" else SCENARIO, show_default=False, **more)
+    group = POLICY if word.noun == "policy" else SCENARIO
+    return Parameter(help=word.help, group=group, show_default=False, completer=values_of(word), **more)
 
 
 @Parameter(name="*")

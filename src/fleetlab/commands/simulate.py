@@ -12,7 +12,10 @@ from fleetlab.commands.words import examples, talk
 if TYPE_CHECKING:
     import polars as pl
 
+    from fleetlab.sim.result import SimResult
+
 desk = App()
+TIMELINE = ".perfetto-trace"
 # Of the table of policies, those that a terminal has room for.
 COLUMNS = (
     "policy", "configuration", "setting", "was", "becomes", "reason", "class", "team", "partition", "size", "QOS",
@@ -32,6 +35,7 @@ COLUMNS = (
         "fleetlab simulate my-trace --order my_module:mine --estimate group --load 1.2",
         "fleetlab simulate my-trace --events faults.toml --sharing time-slicing --seed 3",
         "fleetlab simulate my-trace --backfill easy --out schedule.parquet",
+        "fleetlab simulate my-trace --preempt --order las --out run.perfetto-trace",
     )
 )
 def simulate(
@@ -42,8 +46,9 @@ def simulate(
     Parameters
     ----------
     out
-        Write the schedule to this file, .csv or .parquet: one row per job, with the log's own name of it, its start,
-        end, nodes and wait by reason.
+        Write the schedule to this file. .csv or .parquet: one row per job, with the log's own name of it, its start,
+        end, nodes and wait by reason. .perfetto-trace: a timeline for ui.perfetto.dev, with nodes as processes, GPUs
+        as threads, jobs as slices, and waiting jobs by reason as counters.
     """
     from fleetlab._screen import progress, show
 
@@ -52,7 +57,7 @@ def simulate(
         result = fleetlab.simulate(scenario_of(trace, options, bar), progress=bar)
     try:
         if out is not None:
-            _write(out, result.schedule())
+            _save(out, result)
     finally:  # the answer is shown even if the file cannot be written
         show(result, json=json, only=("by GPUs per instance", "by partition", "by queue", "waiting", "left out"))
     if out is not None:
@@ -132,10 +137,20 @@ def pack(
 def _check_out(out: Path | None) -> None:
     from fleetlab.core.files import may_write
 
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        msg = f"a schedule is written as .csv or .parquet, not: {out.name}"
-        raise fleetlab.WorkloadError(msg, hint="--out schedule.csv, or --out schedule.parquet")
+    if out is not None and out.suffix not in (".csv", ".parquet", TIMELINE):
+        msg = f"a schedule is written as .csv, .parquet or {TIMELINE}, not: {out.name}"
+        raise fleetlab.WorkloadError(msg, hint=f"--out schedule.csv, or --out run{TIMELINE} for ui.perfetto.dev")
     may_write(out)
+
+
+def _save(out: Path, result: "SimResult") -> None:
+    from fleetlab._screen import progress
+
+    if out.suffix == TIMELINE:
+        with progress("slices") as bar:
+            result.write_perfetto(out, bar)
+    else:
+        _write(out, result.schedule())
 
 
 def _write(out: Path, table: "pl.DataFrame") -> None:

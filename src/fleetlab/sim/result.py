@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Progress, Provenance, Result, Scenario, WorkloadError
 from fleetlab.core.catalog import HOLDERS, METRICS
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
@@ -24,7 +25,8 @@ from fleetlab.sim.accounts import DAY, HOUR
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
 from fleetlab.sim.layout import RUNNING, TICK, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
-from fleetlab.sim.ledger.ledger import Holders, holders, ledger
+from fleetlab.sim.ledger.ledger import Holders, holders, ledger, ledger_over_time
+from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
@@ -75,7 +77,7 @@ class SimResult(Result):
         said = list(notes)
         if played.refused is not None and played.refused.any():
             world = world.leaving_out(played.refused)
-        if count := int(_timed_out(world, played)[world.measured].sum()):
+        if count := int(timed_out(world, played)[world.measured].sum()):
             said.append(f"time limits end {plural(count, 'job')}")
         if played.cut is not None and (count := int((played.cut > 0)[world.measured].sum())):
             said.append(f"{plural(count, 'job')} ended before the time, by a preemption, with a node or at a limit")
@@ -258,6 +260,15 @@ class SimResult(Result):
         named = every.join(own, on="job", how="left", maintain_order="left")
         return named.select("job", "name", pl.exclude("job", "name"))
 
+    def write_perfetto(self, path: Path | str, progress: Progress | None = None) -> None:
+        """Write the run as a trace that Perfetto opens: nodes are processes, GPUs threads, jobs slices.
+
+        Preemptions and jobs that pass others in the queue are flows; waiting jobs by reason and GPUs are counters.
+        """
+        from fleetlab.sim.perfetto.trace_file import write
+
+        write(self, Path(path), progress)
+
     # -- over time ---------------------------------------------------------------------------------------------------
 
     def timeline(self, *, every: float | None = None) -> pl.DataFrame:
@@ -278,13 +289,30 @@ class SimResult(Result):
         times = np.linspace(0.0, stopped, POINTS + 1) if every is None else np.arange(0.0, stopped + every, every)
         return timeline(self.world, self.played, self.cluster, times if stopped else np.zeros(1))
 
+    def waiting_over_time(self, edges: Floats) -> Floats:
+        """The seconds that jobs waited from each edge of time to the next, by reason: [edges - 1, REASONS].
+
+        Divided by the length of the interval that is the mean number of jobs that wait; over the whole run, the ledger.
+        """
+        world, mine = self.world, self.world.measured
+        start, submitted = self.played.start[mine], world.submitted[mine]
+        out = ledger_over_time(world, self.played, edges)
+        ran = ~np.isnan(start)
+        out[:, BY_START_UP] += seconds_between(start[ran], (start + world.latency[mine])[ran], edges)
+        out[:, BY_ELIGIBLE] += seconds_between(submitted, submitted + self._not_eligible[mine], edges)
+        return out
+
+    def usage_over_time(self, edges: Floats) -> Usage:
+        """What was up and what was allocated from each edge of time to the next, by GPU type."""
+        return usage(self.world, self.played, self.cluster, edges)
+
     @cached_property
     def _usage(self) -> Usage:
         """What was held, in blocks while jobs arrive, and in one piece after."""
         stopped = self.played.stopped
         arriving = min(float(self.world.submitted.max(initial=0.0)), stopped) or stopped
         edges = np.linspace(0.0, arriving, BLOCKS + 1)
-        return usage(self.world, self.played, self.cluster, np.append(edges, stopped) if stopped > arriving else edges)
+        return self.usage_over_time(np.append(edges, stopped) if stopped > arriving else edges)
 
     # -- in short ----------------------------------------------------------------------------------------------------
 
@@ -402,7 +430,7 @@ class SimResult(Result):
         arriving = float(self._usage.edges[BLOCKS])
         if not arriving:
             return []
-        held = usage(self.world, self.played, self.cluster, np.array([0.0, arriving])).held()
+        held = self.usage_over_time(np.array([0.0, arriving])).held()
         totals = {
             ("GPU-hours allocated", "GPU-h"): sum(held.allocated.values()) / HOUR,
             ("energy", "kWh"): accounts.energy_kwh(held, self.prices),
@@ -448,7 +476,7 @@ class SimResult(Result):
         return timeline(self.world, self.played, self.cluster, times).filter(pl.col("gpu_type") == ALL).drop("gpu_type")
 
 
-def _timed_out(world: World, played: Played) -> NDArray[np.bool_]:
+def timed_out(world: World, played: Played) -> NDArray[np.bool_]:
     """Which jobs their time limits have ended."""
     if played.timed_out is not None:
         return np.asarray(played.timed_out > 0)

@@ -25,7 +25,7 @@ from fleetlab.sim.ledger.reasons import (
     replay_waits,
 )
 from fleetlab.sim.ledger.rules import Looks, alike, anew, first_after
-from fleetlab.sim.ledger.waits import Waits, waits
+from fleetlab.sim.ledger.waits import Waits, pieces, seconds_between, waits
 from fleetlab.sim.queue_tables import no_quotas
 from fleetlab.sim.quota import copied
 from fleetlab.sim.schedule import Played, Segments
@@ -55,6 +55,25 @@ def ledger(world: World, played: Played, *, within: tuple[float, float] | None =
     return waiting.ledger
 
 
+def ledger_over_time(world: World, played: Played, edges: Floats) -> Floats:
+    """Return the seconds that jobs waited from each edge of time to the next, by reason: [edges - 1, reasons]."""
+    waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
+    waits, last = waiting.waits, len(edges) - 1
+    out = np.zeros((last + 1, COUNT))
+    # Each wait is cut at the edges, and a piece is charged to its interval of time in the place of its job. The waits
+    # themselves stay, charged to a row that nobody reads: without them groups would end and begin at every edge.
+    row, interval, begin, end = pieces(waits.begin, waits.end, edges)
+    row, interval = np.append(np.arange(len(waits)), row), np.append(np.full(len(waits), last), interval)
+    begin, end = np.append(waits.begin, begin), np.append(waits.end, end)
+    order = np.argsort(begin, kind="stable")
+    rows = table(len(row), WAIT, job=interval[order], group=waits.group[row[order]], begin=begin[order], end=end[order])
+    by_end = np.argsort(rows.end, kind="stable")
+    _replay(world, played, waiting, runs, None, pieces=waiting._replace(waits=rows, by_end=by_end, ledger=out))
+    for reason, charged in _unseen(world, played, _measured_waits(world, played))[2]:
+        out[:last, reason] += seconds_between(charged.begin, charged.end, edges)
+    return out[:last]
+
+
 def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
     waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
@@ -72,10 +91,14 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     return Holders(rows, seconds, np.maximum(holding.by_user, 0.0))
 
 
-def _replay(world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None) -> None:
+def _replay(
+    world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None,
+    pieces: Waiting | None = None,
+) -> None:  # fmt: skip
+    """Charge the waits, or pieces of them."""
     rules = None if played.rules is None else anew(played.rules, waiting.waits, len(waiting.groups))
     with compile_notice():
-        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding, rules)
+        replay_waits(runs, _switches(played), pieces or waiting, _nodes(world, played), holding, rules)
 
 
 def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) -> NDArray[np.bool_]:
@@ -113,8 +136,10 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _waiting(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
-    every = waits(world, played).of(world.frame["job"].to_numpy() >= 0)
-    intervals, unseen, seconds = _unseen(world, played, every)
+    intervals, unseen, charged = _unseen(world, played, _measured_waits(world, played))
+    seconds = np.zeros((len(world.submit), COUNT))
+    for reason, part in charged:
+        np.add.at(seconds[:, reason], part.job, part.end - part.begin)
     if played.admitted is not None:
         intervals, _ = intervals.split(played.admitted[intervals.job])
         unseen = intervals.begin < world.submit[intervals.job]
@@ -130,6 +155,10 @@ def _waiting(world: World, played: Played, within: tuple[float, float] | None = 
     shapes = table(len(world.shapes), SHAPE_ROOM, as_of=-1)
     listed, counted = _zeros(len(groups)), _zeros(len(world.shapes))
     return Waiting(rows, by_end, groups, listed, shapes, counted, seconds, seconds.sum(axis=1))
+
+
+def _measured_waits(world: World, played: Played) -> Waits:
+    return waits(world, played).of(world.frame["job"].to_numpy() >= 0)
 
 
 def _groups(world: World, played: Played, intervals: Waits, unseen: Bools) -> tuple[Records, Ints]:
@@ -150,37 +179,36 @@ def _groups(world: World, played: Played, intervals: Waits, unseen: Bools) -> tu
     return groups, group[intervals.job] + (unseen + 2 * outside) * kinds
 
 
-def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, Floats]:
-    """Return intervals that the schedule explains, in which the scheduler has not looked, and seconds by other reasons.
+def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, list[tuple[int, Waits]]]:
+    """Return intervals that the schedule explains, in which the scheduler has not looked, and those of other reasons.
 
     A scheduler that looks in cycles first looks at `submit`. Slurm's loops look again and again: where a job fits, it
     is the scheduler that keeps it waiting from when something was freed after the last look that left it waiting.
     """
-    seconds = np.zeros((len(world.submit), COUNT))
     if played.looks is None:
-        return *every.split(world.submit[every.job]), seconds
+        return *every.split(world.submit[every.job]), []
     looks, runs = played.looks, played.runs(world.first)
     eligible = np.minimum(every.of_run(looks.eligible, looks.last_eligible), every.end)
     begin = np.maximum(every.begin, eligible)
-    np.add.at(seconds[:, BY_ELIGIBLE], every.job, begin - every.begin)
+    charged = [(BY_ELIGIBLE, replace(every, end=begin))]
     later = np.flatnonzero(begin < every.end)
     may_start = replace(every, begin=begin).rows(later[np.lexsort((every.job[later], begin[later]))])
-    may_start = _within_minutes(may_start, looks, seconds)
+    may_start, at_limit = _within_minutes(may_start, looks)
+    charged.append((BY_LIMIT, at_limit))
     looked = may_start.of_run(looks.looked, looks.last_looked)
     since = np.where(np.isinf(looked), looked, first_after(looked, _freed(played, runs)))
     intervals, seen = may_start.split(since)
-    return intervals, ~seen, seconds
+    return intervals, ~seen, charged
 
 
-def _within_minutes(waits: Waits, looks: Looks, seconds: Floats) -> Waits:
-    """Charge the time in which loops found jobs at limits on minutes, and return the rest."""
+def _within_minutes(waits: Waits, looks: Looks) -> tuple[Waits, Waits]:
+    """Return the rest, and the time in which loops found jobs at limits on minutes."""
     if not (looks.limited_since < looks.limited_until).any():
-        return waits
+        return waits, waits.rows(np.zeros(0, dtype=np.int64))
     for bound in (looks.limited_since, looks.limited_until):
         waits, _ = waits.split(bound[waits.job])
     at_limit = (looks.limited_since[waits.job] <= waits.begin) & (waits.end <= looks.limited_until[waits.job])
-    np.add.at(seconds[:, BY_LIMIT], waits.job[at_limit], (waits.end - waits.begin)[at_limit])
-    return waits.rows(np.flatnonzero(~at_limit))
+    return waits.rows(np.flatnonzero(~at_limit)), waits.rows(np.flatnonzero(at_limit))
 
 
 def _freed(played: Played, runs: Segments) -> Floats:

@@ -74,3 +74,22 @@ def seconds(world: World, played: Played) -> Floats:
     """Return the seconds each job waited."""
     intervals = waits(world, played)
     return np.bincount(intervals.job, intervals.end - intervals.begin, minlength=len(world.submit)).astype(np.float64)
+
+
+def pieces(begin: Floats, end: Floats, edges: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+    """Cut intervals at edges of time: the row of each piece, which two edges it lies between, its begin and its end."""
+    first = np.searchsorted(edges, begin, side="right") - 1
+    last = np.searchsorted(edges, end, side="left") - 1
+    first, last = np.maximum(first, 0), np.minimum(last, len(edges) - 2)
+    count = np.maximum(last - first + 1, 0)
+    row = np.repeat(np.arange(len(begin)), count)
+    between = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
+    begin, end = np.maximum(begin[row], edges[between]), np.minimum(end[row], edges[between + 1])
+    lasts = np.flatnonzero(end > begin)
+    return row[lasts], between[lasts], begin[lasts], end[lasts]
+
+
+def seconds_between(begin: Floats, end: Floats, edges: Floats) -> Floats:
+    """Return the seconds of all intervals together from each edge of time to the next."""
+    _, between, since, until = pieces(begin, end, edges)
+    return np.bincount(between, until - since, minlength=len(edges) - 1).astype(np.float64)

@@ -1,0 +1,1 @@
+"""A simulated run as a trace that Perfetto opens: nodes are processes, GPUs are threads, jobs are slices."""
