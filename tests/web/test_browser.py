@@ -2,81 +2,21 @@
 
 import json
 import time
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
 from .conftest import CSV, HOSTILE
+from .tab import PATIENCE, Tab, complaints
 
 pytestmark = pytest.mark.browser
 SMALL = "v=1&trace=folder:small"
 SLOW = f"{SMALL}&order=srpt&load=10"
-PATIENCE = 90  # s: other work may share the machine
-
-
-class Tab:
-    """The page in a tab of the browser."""
-
-    def __init__(self, browser, page):
-        self.browser, self.page = browser, page
-
-    def open(self, query, *, width=1280, dark=False, ready=True):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
-        self.browser.get("about:blank")
-        for log in ("browser", "performance"):
-            self.browser.get_log(log)  # what was before
-        self.browser.get(f"{self.page.url}?{query}")
-        return self.answered() if ready else self
-
-    def ask(self, script, *words):
-        return self.browser.execute_script(f"return ({script})", *words)
-
-    def until(self, script, *words):
-        end = time.monotonic() + PATIENCE
-        while not (found := self.ask(script, *words)):
-            assert time.monotonic() < end, (script, self.text("main"))
-            time.sleep(0.05)
-        return found
-
-    def answered(self):
-        self.until("document.getElementById('status').textContent.startsWith('Answered')")
-        return self
-
-    def text(self, name):
-        return self.ask("document.getElementById(arguments[0]).innerText", name)
-
-    def find(self, css):
-        return self.browser.find_element("css selector", css)
-
-    def choose(self, name, value):
-        change = "e.value = v; e.dispatchEvent(new Event('change'));"
-        self.ask(f"((e, v) => {{ {change} }})(document.getElementById(arguments[0]), arguments[1])", name, value)
-
-    def click(self, css):
-        # By script: a table may be written anew between finding a button and pressing it.
-        self.ask("document.querySelector(arguments[0]).click()", css)
-
-    @property
-    def state(self):
-        return parse_qs(urlsplit(self.browser.current_url).query)
-
-    def numbers(self):
-        """By metric: the words for the baseline, for now and for the change."""
-        cells = "[...r.cells].slice(0, 4).map(c => c.innerText.trim())"
-        rows = f"[...document.querySelectorAll('#numbers tbody tr')].map(r => {cells})"
-        return {row[0]: row[1:] for row in self.ask(rows)}
 
 
 @pytest.fixture
 def tab(browser, page):
     return Tab(browser, page)
-
-
-def complaints(browser):
-    return [e["message"] for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
 
 
 def asked_for(browser):
@@ -160,7 +100,8 @@ def test_preemption_quota_and_edits_of_nodes_are_in_the_address_and_come_back(ta
     values = "['quota', 'nodes', 'seed'].map(r => document.getElementById('option-' + r).value)"
     assert tab.ask(values) == ["64", "T4 +10, V100 -50%", "3"]
     assert tab.ask("document.getElementById('option-preemption').checked")
-    assert "T4\n40" in tab.text("nodes")  # its slider follows the edit
+    slider = "[...document.querySelectorAll('.slider')].find(s => s.innerText.includes('T4')).querySelector('input')"
+    assert tab.ask(f"{slider}.value") == "40"  # it follows the edit
 
 
 def test_a_run_can_be_kept_shown_again_removed_and_made_the_baseline(tab):

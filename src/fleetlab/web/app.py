@@ -22,12 +22,16 @@ from starlette.types import ASGIApp
 from fleetlab.core import FleetlabError
 from fleetlab.web import handlers
 from fleetlab.web.backend import WhatIfBackend
+from fleetlab.web.comparison import change_of
 from fleetlab.web.guard import Guard, error_response
+from fleetlab.web.link import VIEWS, Link
 from fleetlab.web.openapi import description
 from fleetlab.web.operations import INTERNAL
+from fleetlab.web.traces import trace_title
 
 SMALL = 1000  # bytes of a body that is not worth compressing
 LEVEL = 5  # of compression: 9 takes three times as long for a hundredth less
+VIEW_TITLES = {"what-if": "What if", "advice": "What to do", "trace": "What happened"}
 STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
 
 
@@ -109,8 +113,34 @@ async def _internal_error(_: Request, error: Exception) -> Response:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-async def _page(_: Request) -> Response:
-    return HTMLResponse(_file("page.html"), headers={"Cache-Control": "no-cache"})
+async def _page(request: Request) -> Response:
+    page = _file("page.html").replace("<!-- preview -->", preview(request.url.query))
+    return HTMLResponse(page, headers={"Cache-Control": "no-cache"})
+
+
+def preview(query: str) -> str:
+    """Return title and description of an address, for the tab and for those who preview a link without a script.
+
+    >>> preview("trace=builtin:2000:0&load=1.3").splitlines()[0]
+    '<title>What if load 1.3 · built-in (synthetic), 2,000 jobs · fleetlab</title>'
+    """
+    from html import escape
+
+    try:
+        link = Link.of(query)
+    except FleetlabError:
+        link = Link.of("")
+    what = VIEW_TITLES[link.view]
+    if link.view == VIEWS[0] and (change := change_of(link)):
+        what += f" {change[0].lower()}{change[1:]}"
+    title = f"{what} · {trace_title(str(link.now.data.name))} · fleetlab"
+    about = (
+        "A GPU cluster simulated under other rules, load or nodes, beside a baseline: waits, JCT, GPU allocation and "
+        f"why jobs wait, with 95 % intervals. Here: {link.now.title}; baseline: {link.base.title}."
+    )
+    names = {"og:type": "website", "og:site_name": "fleetlab", "og:title": title, "og:description": about}
+    tags = [f'<meta property="{name}" content="{escape(text)}">' for name, text in names.items()]
+    return "\n".join([f"<title>{escape(title)}</title>", f'<meta name="description" content="{escape(about)}">', *tags])
 
 
 async def _static(request: Request) -> Response:

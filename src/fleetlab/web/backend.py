@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from fleetlab.core import FleetlabError, TraceError
 from fleetlab.core.scenario import Scenario
@@ -16,13 +17,23 @@ from fleetlab.web.kept import KeptAnswers
 from fleetlab.web.kept import pack as pack_json
 from fleetlab.web.link import Link, words_query
 from fleetlab.web.operations import Operation, Operations
+from fleetlab.web.pace import Pace
 from fleetlab.web.pool import Listener, WorkerPool
 from fleetlab.web.runs import completed_by_both, pack
-from fleetlab.web.traces import TraceNames
+from fleetlab.web.traces import TraceNames, builtin_jobs
 from fleetlab.web.uploads import Uploads
 
 KEPT = 8 << 20  # bytes of comparisons in memory
 READ_LIMIT = 120.0  # s for a reader at most
+
+
+class Work(NamedTuple):
+    """What an operation does, and what is known of how long that takes: the same `about` takes the same time."""
+
+    kind: str
+    do: Callable[[Operation], Awaitable[Any]]
+    about: str = ""
+    trace: str = ""
 
 
 class WhatIfBackend:
@@ -32,6 +43,8 @@ class WhatIfBackend:
         self.uploads = Uploads(upload_bytes)
         self.traces = TraceNames(root, self.uploads)
         self.operations = Operations()
+        self.pace = Pace()
+        self._jobs: dict[str, int] = {}  # of traces that were opened
         self.workers, self.limit = workers, limit
         self._comparisons = KeptAnswers(KEPT)
         self.pool: WorkerPool
@@ -46,6 +59,17 @@ class WhatIfBackend:
         await self.operations.close()
         await self.pool.close()
         self.uploads.close()
+
+    def start(self, work: Work, visitor: str) -> Operation:
+        """Start an operation, and learn how long it takes."""
+        jobs = self._jobs.get(work.trace, builtin_jobs(work.trace))
+
+        async def timed(operation: Operation) -> Any:  # noqa: ANN401
+            result = await work.do(operation)
+            self.pace.learn(work.kind, work.about, jobs, time.monotonic() - operation.began)
+            return result
+
+        return self.operations.start(work.kind, visitor, timed, self.pace.expected(work.kind, work.about, jobs))
 
     # -- requests to a process ----------------------------------------------------------------------------------------
 
@@ -121,7 +145,11 @@ class WhatIfBackend:
 
     async def open_trace(self, trace: str, operation: Operation) -> messages.TraceSummary:
         """Return the contents of a trace."""
-        return cast("messages.TraceSummary", {"trace": trace, **await self._request("open", trace, operation)})
+        summary = await self._request("open", trace, operation)
+        if len(self._jobs) >= KEPT:
+            self._jobs.clear()
+        self._jobs[trace] = next(int(e["value"]) for e in summary["summary"] if e["metric"] == "jobs")
+        return cast("messages.TraceSummary", {"trace": trace, **summary})
 
     async def describe_trace(self, trace: str, operation: Operation) -> messages.TraceDescription:
         """Describe a trace as `fleetlab describe` does."""

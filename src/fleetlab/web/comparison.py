@@ -12,11 +12,12 @@ from typing import Any, Literal
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, SavedResult
+from fleetlab.core.addresses import query_pairs
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.result import amount_and_interval
 from fleetlab.stats import LEAST, POSITIVE, Interval, paired_difference
 from fleetlab.studies.requests import NEVER_RUN, left_out
-from fleetlab.web.link import Link
+from fleetlab.web.link import Link, words_query
 from fleetlab.web.messages import AllocationRow, MetricRow, Quantity, ReasonRow, RecordedWait, RunComparison
 from fleetlab.web.runs import completed_by_both, decode, unpack
 
@@ -43,12 +44,14 @@ def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunCompa
     """Return everything that the page shows of two outcomes."""
     rows = [row for metric in METRICS if (row := _row(metric, base, now)) is not None]
     reasons = _reasons(base, now)
+    findings = [*_cannot_run(rows[0], base, now), *_findings(rows, reasons)]
     return {
         "link": link.query(),
         "title": link.now.title,
         "base_title": link.base.title,
         "population": _population(base, now),
-        "findings": [*_cannot_run(rows[0], base, now), *_findings(rows, reasons)],
+        "headline": _headline(link, rows[0], findings),
+        "findings": findings,
         "rows": rows,
         "wait_reasons": reasons,
         "allocation": _allocation(base, now),
@@ -175,6 +178,26 @@ def _cannot_run(row: MetricRow, base: Outcome, now: Outcome) -> list[str]:
     share = f"{100 * now['gpu_time_that_cannot_run']:.2g} % of the known GPU time"
     beside = "" if base is now else f"; {row['base']['text']} in the baseline"
     return [f"{row['now']['text']} of {now['jobs']:,} jobs ({share}) cannot run{beside}."]
+
+
+def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str]) -> str:
+    """Return what was changed and what it does, in one sentence: jobs that can no longer run come first."""
+    more = (cannot_run["now"]["value"] or 0.0) > (cannot_run["base"]["value"] or 0.0)
+    sentence = next((line for line in findings if more or "cannot run" not in line), findings[0])
+    what = change_of(link)
+    return f"{what}: {sentence[0].lower()}{sentence[1:]}" if what else sentence
+
+
+def change_of(link: Link) -> str:
+    """Return the words of the scenario that the baseline has otherwise.
+
+    >>> change_of(Link.of("load=1.3&nodes=T4+%2B20"))
+    'Nodes T4 +20, load 1.3'
+    """
+    now, base = (dict(query_pairs(words_query(s))) for s in (link.now, link.base))
+    words = [f"{name} {now.get(name, 'by default')}" for name in now | base if now.get(name) != base.get(name)]
+    text = ", ".join(words)
+    return text[:1].upper() + text[1:]
 
 
 def _recorded(link: Link, base: Outcome) -> RecordedWait | None:

@@ -17,7 +17,7 @@ from fleetlab.core import FleetlabError
 from fleetlab.core.catalog import BACKFILLS, ORDERS
 from fleetlab.core.names import lookup
 from fleetlab.web import messages
-from fleetlab.web.backend import WhatIfBackend
+from fleetlab.web.backend import WhatIfBackend, Work
 from fleetlab.web.link import Link
 from fleetlab.web.operations import DONE, RUNNING, Operation
 from fleetlab.web.options import page_options
@@ -79,29 +79,31 @@ async def _json_body(request: Request) -> dict[str, Any]:
 async def start_operation(backend: WhatIfBackend, request: Request) -> Response:
     """Start an operation; where its result is kept, return it at once."""
     values = await _json_body(request)
-    kind, do = _operation_of(backend, values)
+    work = _operation_of(backend, values)
     if (before := backend.operations.get(str(values.get("replaces", "")))) is not None:
         backend.operations.cancel(before, replaced=True)
-    operation = backend.operations.start(kind, _visitor(request), do)
+    operation = backend.start(work, _visitor(request))
     while operation.status == RUNNING and await operation.wait(AT_ONCE):
         pass
     return JSONResponse(operation.message(), 200 if operation.status == DONE else 202)
 
 
-def _operation_of(backend: WhatIfBackend, values: dict[str, Any]) -> tuple[str, Callable[[Operation], Awaitable[Any]]]:
+def _operation_of(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
     """Return what to do, checked before anything starts."""
     kind = values.get("kind")
     if kind == "run":
         link = Link.of(_string(values, "link"))
-        backend.traces.locate(str(link.now.data.name))
-        return kind, lambda operation: backend.run(link, operation)
+        trace = str(link.now.data.name)
+        backend.traces.locate(trace)
+        about = f"{trace} {link.now.policy.order} {link.now.policy.backfill}"
+        return Work(kind, lambda operation: backend.run(link, operation), about, trace)
     if kind in ("open", "describe"):
         trace = check_name(_string(values, "trace"))
         backend.traces.locate(trace)
         do = backend.open_trace if kind == "open" else backend.describe_trace
-        return kind, lambda operation: do(trace, operation)
+        return Work(kind, lambda operation: do(trace, operation), trace, trace)
     if kind == "read":
-        return kind, _read_operation(backend, values)
+        return Work(kind, _read_operation(backend, values))
     raise HTTPException(400, "an operation is one of open, describe, run, read")
 
 

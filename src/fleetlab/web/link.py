@@ -16,7 +16,7 @@ from fleetlab.web.traces import DEFAULT_TRACE, check_name
 
 VERSION = "1"
 KEPT = 8  # runs kept beside the baseline
-VIEWS = ("what-if", "trace")
+VIEWS = ("what-if", "advice", "trace")
 OWN = ("v", "trace", "base", "keep", "view")
 
 

@@ -69,6 +69,7 @@ class RunComparison(TypedDict):
     title: str
     base_title: str
     population: str
+    headline: str
     findings: list[str]
     rows: list[MetricRow]
     wait_reasons: list[ReasonRow]
@@ -139,13 +140,17 @@ class ProgressMessage(TypedDict):
 
 
 class OperationMessage(TypedDict):
-    """The state of an operation; with its result or its error once it is over. `ahead` counts requests before it."""
+    """The state of an operation; with its result or its error once it is over. `ahead` counts requests before it.
+
+    `expected` is how many seconds such work takes, by what it took before.
+    """
 
     operation: str
     kind: Literal["open", "describe", "run", "read"]
     status: Literal["running", "done", "failed", "cancelled"]
     ahead: int
     seconds: float
+    expected: float | None
     progress: ProgressMessage | None
     result: NotRequired[RunComparison | TraceSummary | TraceDescription | LogSummary]
     error: NotRequired[ErrorMessage]

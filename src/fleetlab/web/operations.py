@@ -37,6 +37,7 @@ class Operation:
     packed: bytes = b""  # its result
     error: messages.ErrorMessage | None = None
     replaced: bool = False
+    expected: float | None = None  # s that such work takes
     ahead: Callable[[], int] = lambda: 0
     began: float = field(default_factory=time.monotonic)
     seconds: float | None = None
@@ -53,6 +54,7 @@ class Operation:
             "status": self.status,
             "ahead": self.ahead() if self.status == RUNNING else 0,
             "seconds": round(seconds, 3),
+            "expected": None if self.expected is None else round(self.expected, 3),
             "progress": self.progress,
         }
         if self.status == RUNNING and self.early is not None and self.early is not known:
@@ -103,9 +105,11 @@ class Operations:
         """Return one of them."""
         return self._operations.get(name)
 
-    def start(self, kind: str, visitor: str, do: Callable[[Operation], Awaitable[Any]]) -> Operation:
-        """Start one."""
-        operation = Operation(kind, visitor)
+    def start(
+        self, kind: str, visitor: str, do: Callable[[Operation], Awaitable[Any]], expected: float | None = None
+    ) -> Operation:
+        """Start one; `expected` is how many seconds such work takes."""
+        operation = Operation(kind, visitor, expected=expected)
         self._operations[operation.name] = operation
         self._forget()
         operation.task = asyncio.create_task(self._do(operation, do))

@@ -7,6 +7,8 @@
   const SOON = 60; // ms after the last change
   const LONG = 1500; // ms after which a newer request replaces an older one
   const KEPT = 8;
+  const TOGETHER = 1500; // ms within which changes of one control are one step back
+  const TICK = 250; // ms between two moves of the clock
 
   // Text is always set as text: names from a log are never markup.
   const el = (name, props = {}, ...inside) => {
@@ -19,6 +21,17 @@
     for (const [key, value] of Object.entries(about)) made.setAttribute(key, value);
     return made;
   };
+
+  // One rule for durations, that of the server: days from 2, hours from 2, minutes from 2, else seconds; three digits.
+  const LENGTHS = [[2 * 86400, 86400, "days"], [7200, 3600, "h"], [120, 60, "min"], [0, 1, "s"]];
+  function duration(seconds) {
+    const [, length, unit] = LENGTHS.find(([least]) => Math.abs(seconds) >= least);
+    const value = Number((seconds / length).toPrecision(3));
+    return `${value.toLocaleString("en", { maximumSignificantDigits: 4 }).replace("-", "−")} ${unit}`;
+  }
+
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
+  const hundredths = (seconds) => Math.round(100 * seconds) / 100;
 
   // --- the address: a scenario is text by option, as the command line has it ---
   let options = null; // what can be chosen
@@ -105,25 +118,48 @@
     }
   }
 
-  // --- what is going on ---
-  let shownOperation = null;
+  // --- what is going on: a clock, and how much is left by the progress of this phase, else by what such work took ---
+  let shownOperation = null, ticking = 0;
+  const clock = { began: 0, expected: null, what: "", since: 0, fraction: null };
   function busy(operation, what) {
     shownOperation = operation;
+    Object.assign(clock, { began: performance.now(), expected: null, what: "", since: performance.now(), fraction: null });
+    clearInterval(ticking);
+    ticking = setInterval(tick, TICK);
+    tick();
     $("cancel").hidden = false;
     $("progress").hidden = false;
     $("progress").removeAttribute("value");
     say(what);
   }
+  function left() {
+    const now = performance.now();
+    const phase = (now - clock.since) / 1000;
+    if (clock.fraction > 0.02 && phase > 0.5) return (phase * (1 - clock.fraction)) / clock.fraction;
+    return clock.expected === null ? null : clock.expected - (now - clock.began) / 1000;
+  }
+  function tick() {
+    const seconds = (performance.now() - clock.began) / 1000;
+    $("clock").hidden = seconds < 1;
+    if (seconds < 1) return;
+    const rest = left();
+    const eta = rest === null ? "time left not known yet" : rest < -2 ? "longer than expected" : rest < 0.5 ? "any moment now" : `about ${duration(Math.max(1, Math.round(rest)))} left`;
+    $("clock").textContent = `${duration(Math.floor(seconds))}, ${eta}`;
+  }
   function progressed(message) {
     const p = message.progress;
-    const seconds = `${message.seconds.toFixed(message.seconds < 10 ? 1 : 0)} s`;
-    if (message.ahead) say(`Queued: ${message.ahead} ahead, ${seconds}`);
-    else if (p) say(`${p.what}${p.count ? `, ${p.count.toLocaleString("en")}` : ""}, ${seconds}`);
-    else say(`Starting, ${seconds}`);
-    if (p && p.fraction !== null) $("progress").value = p.fraction; else $("progress").removeAttribute("value");
+    const what = message.ahead ? `Queued: ${message.ahead} ahead` : p ? `${p.what}${p.count ? `, ${p.count.toLocaleString("en")}` : ""}` : "Starting";
+    if ((p?.what ?? "") !== clock.what) Object.assign(clock, { what: p?.what ?? "", since: performance.now() });
+    clock.expected = message.expected ?? null;
+    clock.fraction = p?.fraction ?? null;
+    say(what);
+    tick();
+    if (clock.fraction !== null) $("progress").value = clock.fraction; else $("progress").removeAttribute("value");
   }
   function idle(text) {
     shownOperation = null;
+    clearInterval(ticking);
+    $("clock").hidden = true;
     $("cancel").hidden = true;
     $("progress").hidden = true;
     say(text);
@@ -137,12 +173,38 @@
     idle("");
   }
 
+  // --- undo and redo: every change is a step of the browser's history, a drag of one slider is one step ---
+  const steps = { at: history.state?.step ?? 0, last: history.state?.step ?? 0, what: "", when: -Infinity, query: "" };
+  function record(what = "") {
+    const query = `?${address(state)}`;
+    if (query === steps.query) return;
+    const now = performance.now();
+    const together = what && what === steps.what && now - steps.when < TOGETHER;
+    Object.assign(steps, { what, when: now, query });
+    if (together) history.replaceState({ step: steps.at }, "", query);
+    else {
+      steps.at += 1;
+      steps.last = steps.at;
+      history.pushState({ step: steps.at }, "", query);
+    }
+  }
+  function arrive() {
+    Object.assign(steps, { at: history.state?.step ?? 0, what: "", query: `?${address(state)}` });
+    steps.last = Math.max(steps.last, steps.at);
+    history.replaceState({ step: steps.at }, "");
+  }
+  window.fleetlab.duration = duration;
+  $("undo").addEventListener("click", () => history.back());
+  $("redo").addEventListener("click", () => history.forward());
+
   // --- requests: while one is running, only the newest of the others waits ---
   let going = null, wanted = null, timer = 0;
-  function changed() {
-    history.replaceState(null, "", `?${address(state)}`);
+  function changed(what) {
+    record(what);
     mark();
     wanted = address(state, { short: true });
+    filling?.stop();
+    makePresets();
     stale("The run of the new settings is in progress");
     clearTimeout(timer);
     timer = setTimeout(play, SOON);
@@ -190,7 +252,7 @@
   // --- showing ---
   function show(answer, operation) {
     const round = (performance.now() - operation.began) / 1000;
-    idle(`Answered in ${round.toFixed(2)} s; simulated in ${answer.seconds.toFixed(2)} s.`);
+    idle(`Answered in ${duration(hundredths(round))}; simulated in ${duration(hundredths(answer.seconds))}.`);
     numbers(answer);
     $("what-if").classList.remove("drawing");
     bars($("allocation"), answer.allocation.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, text: percentage(t.now), change: `baseline ${percentage(t.base)}`, most: 1 })));
@@ -198,6 +260,9 @@
     $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, line)));
     remember(answer, operation.link);
     downloads();
+    makePresets();
+    document.dispatchEvent(new CustomEvent("fleetlab:answer", { detail: answer })); // for figures of other scripts
+    fillPresets();
   }
   // Until the run is done the numbers are those of the previous settings: greyed, without colors and sentences.
   function stale(why) {
@@ -212,10 +277,24 @@
     $("previous").hidden = true;
     $("population").textContent = answer.population;
     recorded(answer.recorded);
-    $("findings").replaceChildren(...answer.findings.map((line) => el("li", {}, line)));
+    headline(answer);
+    $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, line)));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
     if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, "No job waits."));
+  }
+  // One sentence, also in the title of the tab, and pinned where the controls hide the results.
+  function headline(answer) {
+    $("headline").textContent = $("pinned-headline").textContent = answer.headline;
+    $("pinned-numbers").replaceChildren(...["mean wait", "P90 wait"].map((metric) => answer.rows.find((r) => r.metric === metric)).filter(Boolean).map((r) =>
+      el("span", {}, `${r.metric} `, el("b", {}, r.now.text.split(" (")[0]), el("span", { className: "soft" }, ` (baseline ${r.base.text.split(" (")[0]})`))));
+    titled();
+  }
+  const VIEWS = { "what-if": "What if", advice: "What to do", trace: "What happened" };
+  function titled() {
+    const trace = $("trace").selectedOptions[0]?.textContent ?? state.trace;
+    const what = state.view === "what-if" && !same(state.now, state.base) ? `What if ${words(state.now).toString().replaceAll("&", ", ").replaceAll("+", " ") || "as by default"}` : VIEWS[state.view];
+    document.title = `${decodeURIComponent(what)} · ${trace} · fleetlab`;
   }
   function recorded(r) {
     $("recorded").hidden = !r;
@@ -328,6 +407,50 @@
     }
   }
 
+  // --- presets: four questions to begin with, each with one sentence as answer, simulated while nothing else is asked ---
+  const RACK = 8; // nodes
+  function presets() {
+    const group = opened.nodes[0];
+    const rack = Math.min(RACK, Math.max(1, Math.floor(group.nodes / 2)));
+    const with_ = (change) => ({ ...state.base, ...change });
+    const nodes = (edit) => [...edits(state.base.nodes), `${group.name} ${edit}`].join(", ");
+    return [
+      { name: "+30 % load", about: "The same jobs, submitted 1.3 times as fast", now: with_({ load: String(Math.round(1300 * Number(state.base.load)) / 1000) }) },
+      { name: "EASY backfill", about: "Later jobs run first only if the first in the queue is not delayed", now: with_({ backfill: "easy" }) },
+      { name: "Lose a rack", about: `${rack} nodes fewer: ${group.name}`, now: with_({ nodes: nodes(`-${rack}`) }) },
+      { name: "Add 10 nodes", about: `10 nodes more: ${group.name}`, now: with_({ nodes: nodes("+10") }) },
+    ];
+  }
+  function makePresets() {
+    const held = document.activeElement?.closest("#presets") ? document.activeElement.id : null;
+    $("presets").replaceChildren(...(opened?.nodes.length ? presets() : []).map((preset, k) => {
+      const answer = known.get(key(preset.now));
+      const button = el("button", { type: "button", className: "preset", id: `preset-${k}` }, el("b", {}, preset.name),
+        el("span", { className: "soft" }, answer ? capital(answer.headline.replace(/^[^:]*: /, "")) : preset.about));
+      button.setAttribute("aria-pressed", String(same(preset.now, state.now)));
+      button.addEventListener("click", () => { state.now = same(preset.now, state.now) ? { ...state.base } : { ...preset.now }; settle(); changed(); });
+      return el("li", {}, button);
+    }));
+    if (held) $(held)?.focus();
+  }
+  let filling = null;
+  async function fillPresets() {
+    if (filling || !opened) return;
+    for (const preset of presets()) {
+      const link = key(preset.now);
+      if (going || state.view !== "what-if") return;
+      if (known.has(link)) continue;
+      filling = new Operation({ kind: "run", link }, () => {});
+      const answer = await filling.over.catch(() => null);
+      const again = filling.stopped; // for what the visitor asked: later
+      filling = null;
+      if (again) setTimeout(fillPresets, SOON);
+      if (!answer) return;
+      known.set(link, answer);
+      makePresets();
+    }
+  }
+
   // --- controls ---
   const POLICY = ["order", "backfill", "placement", "estimate", "sharing", "preemption", "quota"];
   const option = (name) => options.options.find((o) => o.name === name);
@@ -343,9 +466,15 @@
       if (o.name === "nodes" && opened) makeNodes();
       changed();
     });
+    const again = resetButton(capital(o.name), `reset-${o.name}`, () => {
+      state.now[o.name] = o.default;
+      settle();
+      changed();
+      input.focus();
+    });
     const meaning = el("span", { className: "soft", id: `means-${o.name}` }, o.kind === "choice" ? "" : o.help);
     input.setAttribute("aria-describedby", meaning.id);
-    return el("div", { className: "option", id: `row-${o.name}` }, el("label", { htmlFor: input.id }, o.name[0].toUpperCase() + o.name.slice(1)), input, meaning);
+    return el("div", { className: "option", id: `row-${o.name}` }, el("label", { htmlFor: input.id }, capital(o.name)), input, again, meaning);
   }
   function makeOptions() {
     const rest = options.options.map((o) => o.name).filter((name) => ![...POLICY, "load", "nodes"].includes(name));
@@ -353,19 +482,39 @@
       $(box).replaceChildren(...names.map((name) => optionRow(option(name))));
     $("more").open = rest.some((name) => state.now[name] !== option(name).default);
   }
-  function slider(id, name, { min, max, step, value, text, move }) {
-    const input = el("input", { id, type: "range", min, max, step, value });
-    const output = el("output", { htmlFor: id }, text(value));
-    input.setAttribute("aria-valuetext", text(value));
-    input.addEventListener("input", () => {
-      const v = Number(input.value);
-      output.textContent = text(v);
-      input.setAttribute("aria-valuetext", text(v));
-      move(v);
-    });
-    return [el("label", { htmlFor: id }, name), output, input];
+  // Back to the value that the trace has; shown only where the control has another one.
+  function resetButton(name, id, action) {
+    const button = el("button", { type: "button", id, className: "again", title: `Reset ${name}`, hidden: true }, "↺");
+    button.setAttribute("aria-label", `Reset ${name}`);
+    button.addEventListener("click", action);
+    return button;
   }
-  const percent = (v, of) => (of && v !== of ? ` (${v > of ? "+" : "−"}${Math.abs(Math.round((100 * v) / of - 100))} %)` : "");
+  // A slider for what is usual, a number beside it for any value that the simulator takes.
+  function slider(id, name, { min, max, least, most, step, value, original, text, unit, move }) {
+    const range = el("input", { id, type: "range", min, max, step, value });
+    const typed = el("input", { id: `${id}-number`, type: "number", min: least, max: most, step: "any", value, required: true });
+    const said = el("span", { className: "soft" });
+    typed.setAttribute("aria-label", `${name}, as a number`);
+    const again = resetButton(name, `${id}-reset`, () => { put(original); move(original); range.focus(); });
+    function put(v) {
+      range.value = typed.value = v;
+      said.textContent = unit(v);
+      range.setAttribute("aria-valuetext", text(v));
+      again.hidden = v === original;
+    }
+    range.addEventListener("input", () => { const v = Number(range.value); put(v); move(v); });
+    typed.addEventListener("change", () => {
+      const v = step === 1 ? Math.round(typed.valueAsNumber) : typed.valueAsNumber;
+      if (!typed.reportValidity()) return put(value);
+      value = v;
+      put(v);
+      return move(v);
+    });
+    put(value);
+    return [el("label", { htmlFor: id }, name), said, typed, again, range];
+  }
+  const number = (v) => (v < 10 ? Number(v.toPrecision(2)) : Math.round(v)).toLocaleString("en");
+  const percent = (v, of) => (of && v !== of ? ` (${v > of ? "+" : "−"}${number((100 * Math.abs(v - of)) / of)} %)` : "");
   function settle() {
     for (const o of options.options) {
       const input = $(`option-${o.name}`);
@@ -373,10 +522,12 @@
       else if (input) input.value = state.now[o.name];
     }
     $("row-load").replaceChildren(...slider("load", "Arrival rate", {
-      min: 0.5, max: 2, step: 0.05, value: Number(state.now.load), text: (v) => `${v.toFixed(2)} × that of the trace`,
-      move: (v) => { state.now.load = String(Math.round(v * 100) / 100); changed(); },
+      min: 0.5, max: 2, least: 0.001, most: 1000, step: 0.05, value: Number(state.now.load), original: Number(option("load").default),
+      text: (v) => `${v.toFixed(2)} × that of the trace`, unit: () => "× trace",
+      move: (v) => { state.now.load = String(Math.round(v * 1000) / 1000); changed("load"); },
     }));
     if (opened) makeNodes();
+    makePresets();
     mark();
     downloads();
   }
@@ -395,12 +546,12 @@
     if (count !== nodesOf(group, others.join(","))) others.push(`${group.name} ${count}`);
     state.now.nodes = others.join(", ");
     $("option-nodes").value = state.now.nodes;
-    changed();
+    changed(`nodes ${group.name}`);
   }
   function makeNodes() {
     $("nodes").replaceChildren(...opened.nodes.map((group, k) => el("div", { className: "slider", id: `nodes-row-${k}` }, ...slider(`nodes-${k}`, group.name, {
-      min: 0, max: Math.max(4, 2 * group.nodes), step: 1, value: nodesOf(group, state.now.nodes),
-      text: (v) => `${v.toLocaleString("en")}${percent(v, group.nodes)}`,
+      min: 0, max: Math.max(4, 2 * group.nodes), least: 0, most: 50000, step: 1, value: nodesOf(group, state.now.nodes), original: group.nodes,
+      text: (v) => `${v.toLocaleString("en")}${percent(v, group.nodes)}`, unit: (v) => percent(v, group.nodes),
       move: (v) => resize(group, v),
     }))));
   }
@@ -412,6 +563,8 @@
   }
   function mark() {
     for (const o of options.options) {
+      const again = $(`reset-${o.name}`);
+      if (again) again.hidden = state.now[o.name] === o.default;
       $(`row-${o.name}`)?.classList.toggle("changed", state.now[o.name] !== state.base[o.name]);
       if (o.kind === "choice") $(`means-${o.name}`).textContent = o.choices.find((c) => c.name === state.now[o.name])?.meaning ?? "";
     }
@@ -419,6 +572,8 @@
     (opened ? opened.nodes : []).forEach((group, k) => $(`nodes-row-${k}`)?.classList.toggle("changed", nodesOf(group, state.now.nodes) !== nodesOf(group, state.base.nodes)));
     $("rebase").disabled = same(state.now, state.base);
     $("reset").disabled = same(state.now, fresh()) && same(state.base, fresh());
+    $("undo").disabled = steps.at === 0;
+    $("redo").disabled = steps.at >= steps.last;
     $("keep").disabled = state.kept.length >= KEPT || state.kept.some((s) => same(s, state.now));
     for (const link of document.querySelectorAll("nav a[data-view]"))
       if (link.dataset.view === state.view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
@@ -426,8 +581,8 @@
   $("keep").addEventListener("click", () => {
     state.kept.push({ ...state.now });
     table();
+    record();
     mark();
-    history.replaceState(null, "", `?${address(state)}`);
     downloads();
     say("Pinned: the run is in the table of pinned runs and in the link.");
   });
@@ -435,7 +590,6 @@
   $("reset").addEventListener("click", () => { state.now = fresh(); state.base = fresh(); settle(); changed(); });
   $("cancel").addEventListener("click", () => { wanted = going ? going.link : wanted; shownOperation?.stop(); });
   $("share").addEventListener("click", async () => {
-    history.replaceState(null, "", `?${address(state)}`);
     try { await navigator.clipboard.writeText(location.href); say("Link copied."); } catch { say("The link is the address of this page."); }
   });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
@@ -449,13 +603,16 @@
   }
   $("trace").addEventListener("change", () => take($("trace").value));
   async function take(trace) {
-    if (trace !== state.trace) Object.assign(state, { trace, now: fresh(), base: fresh(), kept: [] });
-    history.replaceState(null, "", `?${address(state)}`);
+    if (trace !== state.trace) {
+      Object.assign(state, { trace, now: fresh(), base: fresh(), kept: [] });
+      record();
+    }
     known.clear();
     opened = null;
     described = null;
     listed();
     $("nodes").replaceChildren(el("p", { className: "soft" }, "…"));
+    makePresets();
     await view();
   }
   async function open() {
@@ -468,7 +625,7 @@
     const of = (metric) => opened.summary.find((e) => e.metric === metric)?.value ?? 0;
     const days = of("submissions span");
     $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.nodes.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
-      `${days < 2 ? `${(24 * days).toFixed(1)} h` : `${days.toFixed(1)} days`}`, opened.source].join(" · ");
+      duration(86400 * days), opened.source].join(" · ");
     settle();
     return true;
   }
@@ -482,7 +639,7 @@
     if (!result) return idle("Cancelled.");
     const part = new DOMParser().parseFromString(result.html, "text/html");
     const notes = el("ul", { className: "notes" }, ...opened.notes.map((line) => el("li", {}, line)));
-    $("description").replaceChildren(...[...part.body.childNodes].map((node) => document.adoptNode(node)), el("h2", {}, "Notes"), notes);
+    $("description").replaceChildren(el("h2", {}, "Summary"), ...[...part.body.childNodes].map((node) => document.adoptNode(node)), el("h2", {}, "Notes"), notes);
     window.fleetlab.live($("description"));
     described = state.trace;
     return idle("");
@@ -491,6 +648,7 @@
     $("what-if").hidden = state.view !== "what-if";
     $("description").hidden = state.view !== "trace";
     mark();
+    titled();
     try {
       trouble(null);
       if (!opened && !(await open())) return;
@@ -503,15 +661,17 @@
       event.preventDefault();
       if (state.view === link.dataset.view) return;
       state.view = link.dataset.view;
-      history.pushState(null, "", `?${address(state)}`);
+      record();
       view();
       $("main").focus({ preventScroll: true });
     });
   addEventListener("popstate", () => {
     const before = state.trace;
     state = fromAddress();
-    if (state.trace !== before) { take(state.trace); return; }
+    arrive();
     settle();
+    if (state.trace !== before) { take(state.trace); return; }
+    if (state.view === "what-if") stale("The run of the new settings is in progress");
     view();
   });
 
@@ -579,6 +739,7 @@
     try {
       options = await ask("/api/options");
       state = fromAddress();
+      arrive();
       makeOptions();
       formats();
       listed();

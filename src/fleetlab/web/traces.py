@@ -36,6 +36,32 @@ def check_name(name: str) -> str:
     raise WorkloadError(msg, hint=hint)
 
 
+def builtin_jobs(trace: str) -> int | None:
+    """Return how many jobs a built-in trace has; None for others.
+
+    >>> builtin_jobs("builtin:2000:0"), builtin_jobs("folder:mine")
+    (2000, None)
+    """
+    builtin = BUILTIN.fullmatch(trace)
+    return int(builtin[1]) if builtin else None
+
+
+def trace_title(trace: str) -> str:
+    """Return the name of a trace for a title; that of an upload is known only to the visitor who sent it.
+
+    >>> trace_title("builtin:2000:0"), trace_title("folder:mine")
+    ('built-in (synthetic), 2,000 jobs', 'mine')
+    """
+    jobs = builtin_jobs(trace)
+    return (
+        f"built-in (synthetic), {jobs:,} jobs"
+        if jobs
+        else "an uploaded log"
+        if UPLOAD.fullmatch(trace)
+        else trace.partition(":")[2]
+    )
+
+
 class TraceNames:
     """Where the traces are: a name that is not listed opens nothing."""
 
@@ -45,7 +71,7 @@ class TraceNames:
     def choices(self) -> list[TraceChoice]:
         """Return those that everybody may choose; an upload is known only to the visitor who sent it."""
         builtin: list[TraceChoice] = [
-            {"trace": f"builtin:{size}:0", "title": f"built-in (synthetic), {size:,} jobs"} for size in SIZES
+            {"trace": name, "title": trace_title(name)} for name in (f"builtin:{size}:0" for size in SIZES)
         ]
         return builtin + [{"trace": f"folder:{name}", "title": name} for name in self._folders()]
 
