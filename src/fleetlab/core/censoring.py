@@ -97,7 +97,7 @@ def _drawn(frame: pl.DataFrame, wanted: Bools, rng: np.random.Generator) -> pl.S
             if not left[rows].any() or ended[mine].sum() < (ENOUGH if columns else 1):
                 continue
             at = rows[left[rows]]
-            drawn[at] = _conditional(time[mine], ended[mine], bound[at], chance[at])
+            drawn[at] = conditional(time[mine], ended[mine], bound[at], chance[at])
             left[at] = False
     return pl.Series(drawn, nan_to_null=True)
 
@@ -119,8 +119,16 @@ def _groups(frame: pl.DataFrame, columns: list[str], left: Bools) -> Iterator[ND
         yield rows.to_numpy()
 
 
-def _conditional(time: Floats, ended: Bools, bound: Floats, chance: Floats) -> Floats:
-    """Draw from the estimate given that a job has run so long; the longest time seen, where it says no more."""
+def conditional(time: Floats, ended: Bools, bound: Floats, chance: Floats) -> Floats:
+    """Draw from the estimate given that a job has run so long; the longest time seen, where it says no more.
+
+    `time` is how long jobs were seen, and `ended` whether they ended then; `chance` is uniform on 0 to 1, one for each
+    `bound`, or a row of several.
+
+    >>> time, ended = np.array([1.0, 2.0, 4.0]), np.array([True, True, True])
+    >>> conditional(time, ended, np.array([1.5]), np.array([[0.9, 0.1]])[0])
+    array([2., 4.])
+    """
     when, risk, deaths = product_limit(time, ended)
     alive = np.cumprod(1 - deaths / risk)
     sofar = np.searchsorted(when, bound, side="right")  # times that its run has outlasted

@@ -1,6 +1,6 @@
-"""Other arrivals of the same kind: a log drawn again in blocks of time, or with more or fewer of its user-days.
+"""Other arrivals of the same kind: a log drawn again in blocks of time, with more or fewer of its user-days, or ahead.
 
-Both return which jobs are submitted, as rows of the workload, and when, in order of time.
+All return which jobs are submitted, as rows of the workload, and when, in order of time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Ints = NDArray[np.int64]
 DAY, QUARTERS, WEEK = 86_400.0, 4, 7
 SHORT, LONG = 2, 28  # days: below, the hour of the day is ignored; from here on, weekdays are kept
 PIECES = 20
+RECENT = 14  # days back from which arrivals are drawn
 
 
 def blocks(submit: Floats, seed: int) -> tuple[Ints, Floats]:
@@ -104,3 +105,32 @@ def _shifted(submit: Floats, unit: Ints, units: int, rng: np.random.Generator) -
         weekday = day % WEEK
         to = weekday + WEEK * rng.integers(0, (days - weekday + WEEK - 1) // WEEK)
     return np.asarray(submit + DAY * (to - day)[unit])
+
+
+def ahead(submit: Floats, at: float, length: float, rng: np.random.Generator) -> tuple[Ints, Floats]:
+    """Draw arrivals for the seconds after an instant from those before it: rows, and when they come after `at`.
+
+    Blocks of a quarter of a day are taken from the same hours of one of the last fourteen days each; of less than two
+    days, twentieths from anywhere (Künsch 1989). `submit` is in ascending order, and no row after `at` is drawn.
+
+    >>> rows, after = ahead(np.arange(0.0, 1000.0), 499.0, 50.0, np.random.default_rng(1))
+    >>> 48 <= len(rows) <= 51, bool(rows.max() < 500), bool((after > 0).all())
+    (True, True, True)
+    """
+    first = float(submit[0]) if len(submit) else at
+    past = at - first
+    if past <= 0 or length <= 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    daily = past >= SHORT * DAY
+    block = DAY / QUARTERS if daily else past / PIECES
+    offset = np.arange(0.0, length, block)
+    if daily:
+        hour = offset % DAY
+        days = np.maximum(np.minimum(np.floor((past + hour) / DAY), RECENT), 1.0)
+        begin = at + hour - DAY * (1 + np.floor(rng.random(len(offset)) * days))
+    else:
+        begin = first + rng.random(len(offset)) * (past - block)
+    low, high = np.searchsorted(submit, begin, side="right"), np.searchsorted(submit, begin + block, side="right")
+    rows = np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)])
+    after = submit[rows] + np.repeat(offset - begin, high - low)
+    return rows[after < length].astype(np.int64), after[after < length]

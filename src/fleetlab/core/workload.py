@@ -174,7 +174,7 @@ class Workload:
             frame = frame.with_columns(runtime_at_least=censored(frame))
         if "job" not in frame.columns:
             frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
-        frame = _numbered(frame.sort(pl.col("initial").not_(), "submit", maintain_order=True)).select(list(SCHEMA))
+        frame = numbered(frame.sort(pl.col("initial").not_(), "submit", maintain_order=True)).select(list(SCHEMA))
         _obeys(frame, source)
         return cls(frame, source, epoch, zone, notes)
 
@@ -208,7 +208,7 @@ class Workload:
         # Jobs that were there when the log began came before a window that begins later.
         inside = (submit >= begin) & (submit < end) & (~pl.col("initial") if begin else pl.lit(value=True))
         frame = self.frame.filter(inside).with_columns(pl.col("submit", "eligible", "start", "end") - begin)
-        frame = _numbered(frame)
+        frame = numbered(frame)
         epoch = None if self.epoch is None else self.epoch + begin
         return replace(self, frame=frame, source=f"{self.source}, {begin:g} to {end:g} s", epoch=epoch)
 
@@ -257,17 +257,17 @@ class Workload:
         return Workload.of(frame, source=f"{self.source}, {what}", epoch=epoch, zone=self.zone, notes=self.notes)
 
 
-def _numbered(frame: pl.DataFrame) -> pl.DataFrame:
+def numbered(frame: pl.DataFrame) -> pl.DataFrame:
     """Number the jobs by their rows, also where others depend on them; dependencies on other jobs are dropped."""
-    numbered = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    made = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     if not frame["depends_on"].list.len().max():
-        return numbered
-    links = numbered.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
-    renamed = pl.DataFrame({"depends_on": frame["job"], "now": numbered["job"]})
+        return made
+    links = made.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
+    renamed = pl.DataFrame({"depends_on": frame["job"], "now": made["job"]})
     links = links.join(renamed, on="depends_on", maintain_order="left")
     lists = links.group_by("job", maintain_order=True).agg(pl.col("now").alias("depends_on"), "dependency")
-    numbered = numbered.drop("depends_on", "dependency").join(lists, on="job", how="left", maintain_order="left")
-    return numbered.with_columns(pl.col("depends_on", "dependency").fill_null([])).select(frame.columns)
+    made = made.drop("depends_on", "dependency").join(lists, on="job", how="left", maintain_order="left")
+    return made.with_columns(pl.col("depends_on", "dependency").fill_null([])).select(frame.columns)
 
 
 def _known(frame: pl.DataFrame, source: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,9 @@ from fleetlab.sim.schedule import Played
 from fleetlab.sim.site_view import SiteView
 from fleetlab.sim.start_up import latencies
 from fleetlab.sim.world import World, world
+
+if TYPE_CHECKING:
+    from fleetlab.sim.engine.begin import Running  # with the engine, which is compiled when first used
 
 
 def simulate(
@@ -71,24 +74,23 @@ def world_of(s: Scenario) -> World:
     )  # fmt: skip
 
 
-def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None) -> Played:
-    """Run the loop of a scenario on its jobs and nodes."""
-    played = _play(s, jobs, progress)
+def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None, *, draws: int | None = None) -> Played:
+    """Run the loop of a scenario on its jobs and nodes; `draws` is how many orders within a second Slurm plays."""
+    played = _play(s, jobs, progress, draws)
     # What a job held after its end, until the scheduler looked again, kept nobody waiting.
     return replace(played, end=played.end - jobs.unseen) if s.policy.cycle else played
 
 
-def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
+def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None) -> Played:
     if s.scheduler is not None:
         if s.policy.queues is not None:
             msg = "Slurm's loops take accounts and QOS from its configuration, and no other queues"
             raise PolicyError(msg, hint="scheduler=event simulates queues; or leave `queues` out")
-        return _slurm(s, jobs, s.scheduler, progress)
-    policy, weights, sharing = s.policy, np.array(s.policy.weights, dtype=np.float64), SHARINGS[s.policy.sharing]
+        return _slurm(s, jobs, s.scheduler, progress, draws)
+    policy, weights = s.policy, np.array(s.policy.weights, dtype=np.float64)
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
     queues = _queues(s)
-    reclaims = queues is not None and queues.queues.preempts
-    moving = bool(sharing.needs_speed or policy.preempts or s.events or policy.recovery or reclaims)
+    moving = _moving(s, queues)
     if policy.cycle and moving:
         msg = "a scheduler that looks in cycles is simulated without preemption, node events and slowdown by sharing"
         raise PolicyError(msg, hint="leave cycle out, or the others")
@@ -106,6 +108,24 @@ def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
             ])  # fmt: skip
     one = _quick(s, jobs, rank, placement)
     return _reference(s, jobs, order, placement, weights, progress) if one is None else one
+
+
+def play_from(s: Scenario, jobs: World, running: Running) -> Played | None:
+    """Run the loop of a scenario on jobs of which the first run already; None where only the quick loops would do."""
+    if s.scheduler is not None or s.policy.cycle or _moving(s, _queues(s)) or _queues(s) is not None:
+        return None
+    weights = np.array(s.policy.weights, dtype=np.float64)
+    placement = _placement(s.policy.placement, weights)
+    rank = _rank(_order(s.policy.order, weights), jobs, weights, s.trace.scheduler)
+    if rank == "aging":  # what waits is looked at from now on, but has waited since its submission
+        rank = jobs.estimate + jobs.submitted
+    return _quick(s, jobs, rank, placement, running)
+
+
+def _moving(s: Scenario, queues: JobQueues | None) -> bool:
+    """Whether jobs may stop, or change their speed, once they run."""
+    policy, reclaims = s.policy, queues is not None and queues.queues.preempts
+    return bool(SHARINGS[policy.sharing].needs_speed or policy.preempts or s.events or policy.recovery or reclaims)
 
 
 def _separable(jobs: World, placement: str | Placement) -> bool:
@@ -133,7 +153,7 @@ def _reference(
         )  # fmt: skip
 
 
-def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None) -> Played:
+def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None, draws: int | None) -> Played:
     from fleetlab.sim.jit import compile_notice
     from fleetlab.sim.slurm.play import play
 
@@ -147,6 +167,7 @@ def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None) -> 
             epoch=s.workload.epoch,
             until=s.until,
             progress=progress,
+            draws=draws,
         )
 
 
@@ -169,7 +190,9 @@ def _rank(order: str | Order, jobs: World, weights: Floats, site: Slurm | None) 
     return None if order.moves or jobs.learners else _fixed_keys(order, jobs, weights, site)
 
 
-def _quick(s: Scenario, jobs: World, rank: str | Floats | None, placement: str | Placement) -> Played | None:
+def _quick(
+    s: Scenario, jobs: World, rank: str | Floats | None, placement: str | Placement, running: Running | None = None
+) -> Played | None:
     """Use the quick loop, where it knows the rules."""
     from fleetlab.sim.engine import play as quick
     from fleetlab.sim.jit import compile_notice
@@ -182,7 +205,9 @@ def _quick(s: Scenario, jobs: World, rank: str | Floats | None, placement: str |
     if backfill != "greedy" and len(jobs.queues) > 1:
         return None  # it has one head
     with compile_notice():
-        return quick.play(jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until)
+        return quick.play(
+            jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until, running=running
+        )
 
 
 def _fixed_keys(order: Order, jobs: World, weights: Floats, site: Slurm | None) -> Floats:

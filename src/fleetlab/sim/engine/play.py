@@ -9,6 +9,7 @@ import numpy as np
 from fleetlab.core.catalog import ORDERS, PLACEMENTS
 from fleetlab.sim.codes import BEST_FIT
 from fleetlab.sim.engine import state
+from fleetlab.sim.engine.begin import Running, begin_with
 from fleetlab.sim.engine.easy import run_easy
 from fleetlab.sim.engine.greedy import run_greedy
 from fleetlab.sim.engine.index import build_index, tier_steps
@@ -25,9 +26,13 @@ BACKFILLS = ("none", "greedy", "easy")
 
 
 def play(
-    world: World, *, order: str | Floats, backfill: str, placement: str, seed: int = 0, until: float | None = None
-) -> Played:
-    """Play a world by rules that the quick loops know; an order may be given as the rank of each job."""
+    world: World, *, order: str | Floats, backfill: str, placement: str, seed: int = 0, until: float | None = None,
+    running: Running | None = None,
+) -> Played:  # fmt: skip
+    """Play a world by rules that the quick loops know; an order may be given as the rank of each job.
+
+    Its first jobs may be `running` when the loop begins.
+    """
     learnt = isinstance(order, str) and ORDERS[order].needs_estimate and world.learners > 0
     keys = ranks(world, order) if isinstance(order, str) else order
     jobs = Jobs(
@@ -35,9 +40,11 @@ def play(
         writable(world.kinds), state.new_learners(world.learners),
     )  # fmt: skip
     code, stop, total = PLACEMENTS.index(placement), math.inf if until is None else float(until), len(world.submit)
-    resources = resources_of(world, placement, seed)
+    resources = resources_of(world, placement, seed, None if running is None else running.now)
     memo = new_memo(code, world.shapes, len(world.nodes), len(world.typical))
     events, schedule = state.new_events(total, len(world.nodes)), state.new_schedule(world.first)
+    if running is not None:
+        begin_with(running, jobs, events, schedule)
     common = (code, jobs, resources, memo, events)
     if backfill == "none":
         size = 0 if not learnt and bool((np.diff(keys) >= 0).all()) else total
@@ -66,11 +73,12 @@ def ranks(world: World, order: str) -> Floats:
     return -need if order == "largest" else need
 
 
-def resources_of(world: World, placement: str, seed: int) -> Resources:
-    """Copy the nodes of a world, and index them for the policy that uses an index."""
-    now = NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps))
-    nodes = now.nodes
-    index = build_index(now, tier_steps(world.shapes, np.bincount(world.shape, minlength=len(world.shapes)), nodes))
+def resources_of(world: World, placement: str, seed: int, begin: NodeView | None = None) -> Resources:
+    """Copy the nodes of a world, empty or as they are to `begin` with, and index them for the policy that uses one."""
+    given = begin or NodeView(world.nodes, world.gpus, world.apps)
+    now = NodeView(*map(writable, given))
+    nodes, frequency = now.nodes, np.bincount(world.shape, minlength=len(world.shapes))
+    index = build_index(now, tier_steps(world.shapes, frequency, world.nodes))
     if PLACEMENTS.index(placement) != BEST_FIT:
         index = index._replace(bits=np.zeros(0, dtype=np.uint64))
     free = np.zeros(int(index.header.types), dtype=np.int64)

@@ -50,8 +50,12 @@ DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition w
 def play(
     world: World, site: Site, cluster: Cluster, *, events: Sequence[Event] = (), seed: int = 0,
     epoch: float | None = None, until: float | None = None, progress: Progress | None = None,
+    draws: int | None = None,
 ) -> Played:  # fmt: skip
-    """Play a world by a site's Slurm; `epoch` is the Unix time of second 0, which its plans are aligned to."""
+    """Play a world by a site's Slurm; `epoch` is the Unix time of second 0, which its plans are aligned to.
+
+    `draws` is how many orders within a second are played, of which the typical one is returned (default: by the jobs).
+    """
     parts, outages = partitions_of(site, cluster), _outages(world, events, cluster, seed)
 
     def once(draw: int) -> Slurm:
@@ -68,11 +72,11 @@ def play(
         order, gang_start = np.argsort(s.jobs.submit, kind="stable"), np.zeros(len(s.jobs))
         while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
             if progress is not None:
-                progress("simulated", int(s.clock.finished), (draw + int(s.clock.finished) / len(s.jobs)) / draws)
+                progress("simulated", int(s.clock.finished), (draw + int(s.clock.finished) / len(s.jobs)) / count)
         return s
 
-    draws = max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
-    runs = [once(draw) for draw in range(draws)]
+    count = draws or max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
+    runs = [once(draw) for draw in range(count)]
     found = runs[_typical([s.jobs.start for s in runs])]
     accounts = accounting_of(world, replace(site, partitions=tuple(parts)), found, cluster)
     return replace(

@@ -1,0 +1,245 @@
+"""When will it start? The present queue, played many times with run times and arrivals drawn from what is known."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Scenario, Words, WorkloadError
+from fleetlab.core.catalog import REASONS
+from fleetlab.core.censoring import Floats
+from fleetlab.core.durations import duration, plural
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim.ledger.ledger import ledger
+from fleetlab.stats import wilson
+from fleetlab.studies.eta.history import LOG
+from fleetlab.studies.eta.jobs import Present
+from fleetlab.studies.eta.question import Question, history_of, question_of
+from fleetlab.studies.eta.replay import Replays, play
+from fleetlab.studies.eta.run_times import RunTimes
+
+WITHIN = {"10 min": 600.0, "1 h": 3600.0, "4 h": 14_400.0, "24 h": 86_400.0}
+LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
+REPLAYS = 200
+LISTED = 1000  # waiting jobs that are all answered, where none is named
+
+
+class Eta(FieldsResult):
+    """When jobs start that wait at an instant: quantiles, chances, and what they wait for."""
+
+    @property
+    def median(self) -> float:
+        """The median of the seconds until the job starts; of the first job, where several are answered."""
+        return self.estimates[0].value
+
+
+def eta(
+    source: ScenarioLike,
+    cluster: Cluster | None = None,
+    *,
+    job: str | int | None = None,
+    request: str | None = None,
+    at: str | float | None = None,
+    replays: int = REPLAYS,
+    starts: str = "auto",
+    progress: Progress = silent,
+    **words: Unpack[Words],
+) -> Eta:
+    """When will a job start? The present queue is played many times with what is known at that instant.
+
+    Parameters
+    ----------
+    source, cluster, words
+        What builds the scenario, as `Scenario.of` takes it.
+    job
+        The log's own id of a job, or its number in the trace; without one, all jobs that wait are answered.
+    request
+        Instead of a job of the log, one that is submitted now: "8 A100, 4 h", "2x8 H100", "0.5 T4, user=ada".
+    at
+        The instant that is asked about: from the first submission on (seconds, or such as 12h or 7d), or a date and
+        time (default: the last submission; if nothing waits then, the last moment at which something does; of a job
+        that has started by then, its submission).
+    replays
+        How often the queue is played, at most: fewer where it is long.
+    starts
+        Whose starts are taken as what happened before: those of the `log`, or `simulated` ones (default: auto, those
+        of the log where it has them and the scenario leaves its load and nodes as they are).
+    progress
+        Called as replays are done.
+
+    """
+    scenario = Scenario.of(source, cluster, **words)
+    history = history_of(scenario, starts, progress)
+    question = question_of(scenario, history, job, request, at)
+    progress("replays", 0, 0.0)
+    found = ask(scenario, question, replays, scenario.seed)
+    settings = scenario.words() | {"job": job, "request": request, "at": question.at, "starts": history.origin}
+    provenance = Provenance("eta", scenario.workload.source, settings, scenario.seed)
+    return _result(scenario, question, found, provenance)
+
+
+def ask(scenario: Scenario, question: Question, replays: int, seed: int, run_times: RunTimes | None = None) -> Replays:
+    """Play the queue of an instant until the jobs in question have started."""
+    snapshot = question.snapshot
+    known = (run_times or RunTimes(question.history)).known(snapshot)
+    wanted = question.rows if len(question.rows) else snapshot.waiting[:LISTED]
+    return play(Present(scenario, snapshot, known, replays, seed), wanted)
+
+
+def quantiles(seconds: Floats, levels: tuple[float, ...] = LEVELS) -> Floats:
+    """Return quantiles of draws of which some may be infinite.
+
+    >>> quantiles(np.array([1.0, 2.0, 3.0, np.inf]), (0.5, 0.9)).tolist()
+    [2.0, inf]
+    """
+    return np.asarray(np.quantile(seconds, levels, method="inverted_cdf"))
+
+
+def _result(scenario: Scenario, question: Question, found: Replays, provenance: Provenance) -> Eta:
+    rows = question.rows if len(question.rows) else found.rows
+    if refused := [found.refused[row] for row in question.rows if row in found.refused]:
+        msg = f"{question.title} can never start on this cluster: {refused[0]}"
+        raise WorkloadError(msg, hint="a smaller request, another GPU type, or --nodes to add nodes")
+    frames: dict[str, pl.DataFrame] = {}
+    if len(question.rows):
+        seconds = found.of(int(rows[0]))
+        frames |= {"start": _start(seconds, question), "chances": _chances(seconds)}
+        reasons = _reasons(found, int(rows[0]))
+        if reasons.height:
+            frames["waits for"] = reasons
+        estimates = _estimates(seconds)
+        sentences = _sentences(question, seconds, reasons)
+    else:
+        frames["queue"] = _queue(question, found)
+        estimates = [Estimate.exact("jobs that wait", len(found.rows))]
+        sentences = [f"{plural(len(found.rows), 'job')} wait at {question.clock(question.at)}."]
+    frames["state"] = _state(scenario, question)
+    return Eta(
+        provenance, tuple(sentences), tuple(estimates), frames, _figure(frames), _notes(scenario, question, found)
+    )
+
+
+def _start(seconds: Floats, question: Question) -> pl.DataFrame:
+    found = quantiles(seconds)
+    names = [f"P{100 * level:g}" for level in LEVELS]
+    when = [question.clock(question.at + s) if np.isfinite(s) else "later" for s in found]
+    return pl.DataFrame({"quantile": names, "start in, s": found, "start": when})
+
+
+def _chances(seconds: Floats) -> pl.DataFrame:
+    shares = [wilson(float((seconds <= limit).sum()), len(seconds)) for limit in WITHIN.values()]
+    columns = {"within": list(WITHIN), "chance, %": [100 * share.value for share in shares]}
+    columns |= {"low, %": [100 * share.low for share in shares], "high, %": [100 * share.high for share in shares]}
+    return pl.DataFrame(columns)
+
+
+def _reasons(found: Replays, row: int) -> pl.DataFrame:
+    """Return what the job waits for in the replay in which it starts closest to the median."""
+    seconds = found.of(row)
+    replay = int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
+    stage = found.stages[replay]
+    made, played, place = stage.schedule(replay)
+    waits = ledger(made, played)[place[stage.jobs.running + int(np.searchsorted(found.rows, row))]]
+    names = REASONS.names
+    order = [int(k) for k in np.argsort(-waits, kind="stable") if waits[k] > 0]
+    return pl.DataFrame(
+        {
+            "reason": [names[k] for k in order],
+            "wait, s": [float(waits[k]) for k in order],
+            "share, %": [100 * float(waits[k] / waits.sum()) for k in order],
+            "meaning": [REASONS[names[k]].meaning for k in order],
+        }
+    )
+
+
+def _estimates(seconds: Floats) -> list[Estimate]:
+    low, p10, median, p90, high = (float(x) for x in quantiles(seconds))
+    chance = wilson(float((seconds <= WITHIN["1 h"]).sum()), len(seconds))
+    return [
+        Estimate("time to start", median, low, high, "s"),
+        Estimate.exact("P10", p10, "s"),
+        Estimate.exact("P90", p90, "s"),
+        Estimate("chance to start within 1 h", 100 * chance.value, 100 * chance.low, 100 * chance.high, "%"),
+    ]
+
+
+def _sentences(question: Question, seconds: Floats, reasons: pl.DataFrame) -> list[str]:
+    low, p10, median, p90, high = (float(x) for x in quantiles(seconds))
+    what = f"{question.title} at {question.clock(question.at)}"
+    if high == 0:
+        return [f"{what}: it starts at once in all {len(seconds)} replays."]
+    said = [
+        f"{what}: it starts in {_said(median)} (median); 80 %: {_said(p10)} to {_said(p90)}, "
+        f"95 %: {_said(low)} to {_said(high)}."
+    ]
+    if reasons.height:
+        main = reasons.row(0, named=True)
+        said.append(f"It waits for {main['reason']} ({main['share, %']:.0f} % of the wait): {main['meaning']}.")
+    return said
+
+
+def _said(seconds: float) -> str:
+    return duration(seconds) if np.isfinite(seconds) else "later than was played"
+
+
+def _queue(question: Question, found: Replays) -> pl.DataFrame:
+    """Return the jobs that wait, in the order of their medians."""
+    rows = found.rows[:LISTED]
+    every = np.array([quantiles(found.seconds[k]) for k in range(len(rows))]).reshape(len(rows), len(LEVELS))
+    jobs = question.history.frame[rows]
+    within = (found.seconds[: len(rows)] <= WITHIN["1 h"]).mean(axis=1) * 100
+    frame = pl.DataFrame(
+        {
+            "job": [question.name(int(row)) for row in rows],
+            "GPUs": (jobs["gpu_milli"] * jobs["instances"]).to_numpy() / 1000,
+            "waits, s": question.at - question.history.submit[rows],
+            "median, s": every[:, 2], "P10, s": every[:, 1], "P90, s": every[:, 3], "within 1 h, %": within,
+        }
+    )  # fmt: skip
+    return frame.sort("median, s", maintain_order=True)
+
+
+def _state(scenario: Scenario, question: Question) -> pl.DataFrame:
+    frame, snapshot = question.history.frame, question.snapshot
+    gpus = [float((frame["gpu_milli"][rows] * frame["instances"][rows]).sum()) / 1000
+            for rows in (snapshot.running, snapshot.waiting)]  # fmt: skip
+    total = float(scenario.cluster.gpus)
+    return pl.DataFrame(
+        {
+            "what": ["running", "waiting", "free"],
+            "jobs": [len(snapshot.running), len(snapshot.waiting), None],
+            "GPUs": [*gpus, max(total - gpus[0], 0.0)],
+        }
+    )
+
+
+def _figure(frames: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    if "start" not in frames:
+        return {}
+    points = frames["start"].filter(pl.col("start in, s").is_finite())
+    frame = points.select(x=pl.col("start in, s") / 60, y=pl.col("quantile").str.strip_prefix("P").cast(pl.Float64))
+    alt = "The chance that the job has started, by the time from now."
+    return {"start": Figure("When it starts", "step", frame, "minutes from now", "chance that it has started, %", alt)}
+
+
+def _notes(scenario: Scenario, question: Question, found: Replays) -> tuple[str, ...]:
+    said = list(question.notes)
+    whose = "the log" if question.history.origin == LOG else "a simulation of the scenario"
+    count = found.seconds.shape[1]
+    said.append(f"{plural(count, 'replay')}; what runs and what waits is taken from {whose}")
+    said.append("run times are drawn from jobs like it that had ended, arrivals from those of the days before")
+    if found.misplaced:
+        said.append(
+            f"{found.misplaced} of {plural(found.running, 'running job')} found no place when packed anew: "
+            "the log does not tell where they are"
+        )
+    asked = question.rows if len(question.rows) else found.rows
+    if np.isinf(found.seconds[np.isin(found.rows, asked)]).any():
+        said.append(f"replays end after {duration(found.horizon)}: what has not started then starts later")
+    if scenario.node_events or scenario.events:
+        said.append("nodes that are down or drained are taken to be up")
+    return tuple(said)

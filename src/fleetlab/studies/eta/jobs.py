@@ -1,0 +1,126 @@
+"""The jobs of replays: those that run, those that wait, and those of the past of which copies may come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Scenario
+from fleetlab.core.catalog import ESTIMATES
+from fleetlab.core.censoring import Floats
+from fleetlab.core.resample import Ints
+from fleetlab.core.workload import numbered
+from fleetlab.studies.eta.history import SIMULATED, Snapshot
+from fleetlab.studies.eta.run_times import KnownRunTimes
+
+LEAST = 1.0  # s that a job is taken to run on at least
+LINKS = ("depends_on", "dependency")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Present:
+    """What is played: a scenario at one instant, and how often."""
+
+    scenario: Scenario
+    snapshot: Snapshot
+    known: KnownRunTimes
+    replays: int
+    seed: int
+
+    @property
+    def slurm(self) -> bool:
+        """Whether a site's Slurm schedules."""
+        return self.scenario.scheduler is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jobs:
+    """One entry a job: those that run, those that wait, then those of the past. Times are seconds from now."""
+
+    running: int
+    waiting: int
+    frame: pl.DataFrame
+    submitted: Floats
+    look: Floats  # when the scheduler first looks at it
+    runtime: Floats  # [those that run and wait, replays]: from when they are placed
+    past: Floats  # [those of the past]: how long they run
+    estimate: Floats  # nan: what it runs
+
+    @property
+    def state(self) -> int:
+        """How many run or wait."""
+        return self.running + self.waiting
+
+
+def jobs_of(present: Present, running: Ints, lead: Floats, past: Ints) -> Jobs:
+    """Return the jobs of replays; each that runs is placed `lead` seconds before now."""
+    snapshot, history = present.snapshot, present.snapshot.history
+    state, at = np.append(running, snapshot.waiting), snapshot.at
+    ran = at - history.start[running]
+    eligible = history.frame["eligible"][snapshot.waiting].fill_null(at).to_numpy()
+    look = np.concatenate([-lead, np.maximum(eligible - at, 0.0), np.zeros(len(past))])
+    submitted = np.concatenate([-lead, history.submit[snapshot.waiting] - at, np.zeros(len(past))])
+    elapsed = np.append(ran, np.zeros(len(snapshot.waiting)))
+    drawn = present.known.draw(state, elapsed, present.replays, np.random.default_rng([present.seed, 0]))
+    # What is placed later than it started has run for a part of its time.
+    spent = np.append(ran - lead, np.zeros(len(snapshot.waiting)))
+    least = np.append(lead + LEAST, np.zeros(len(snapshot.waiting)))
+    estimate = _estimates(present, np.append(state, past))
+    estimate[: len(running)] = np.maximum(estimate[: len(running)] - spent[: len(running)], lead + LEAST)
+    return Jobs(
+        len(running), len(snapshot.waiting), _frame(present, running, spent, past, submitted, look), submitted, look,
+        np.maximum(drawn - spent[:, None], least[:, None]), _past_runtime(present, past), estimate,
+    )  # fmt: skip
+
+
+def _frame(present: Present, running: Ints, spent: Floats, past: Ints, submitted: Floats, look: Floats) -> pl.DataFrame:
+    """Return the jobs as a workload has them, numbered from 0."""
+    frame, waiting = present.snapshot.history.frame, present.snapshot.waiting
+    schema, unknown, count = frame.schema, pl.lit(None, dtype=pl.Float64), len(running) + len(waiting)
+    runs = pl.Series(np.arange(count) < len(running))
+    state = numbered(frame[np.append(running, waiting)]).with_columns(
+        *(pl.when(runs).then(pl.lit([], dtype=schema[name])).otherwise(name).alias(name) for name in LINKS),
+        limit=(pl.col("limit") - pl.Series(spent)).clip(lower_bound=LEAST),
+    )  # fmt: skip
+    copies = frame[past].with_columns(
+        *(pl.lit([], dtype=schema[name]).alias(name) for name in LINKS),
+        *(pl.lit(None, dtype=schema[name]).alias(name) for name in ("array", "gang")),
+        job=pl.int_range(count, count + len(past), dtype=pl.Int64),
+    )
+    return pl.concat([state, copies]).with_columns(
+        submit=pl.Series(submitted), eligible=pl.Series(look), runtime=pl.lit(LEAST / 2), runtime_at_least=unknown,
+        start=unknown, end=unknown, initial=pl.lit(value=False), status=pl.lit("completed", dtype=schema["status"]),
+    )  # fmt: skip
+
+
+def _past_runtime(present: Present, past: Ints) -> Floats:
+    """Return how long jobs of the past ran, or are drawn to run where they have not ended."""
+    history, at = present.snapshot.history, present.snapshot.at
+    runtime = history.end[past] - history.start[past]
+    open_ = ~(history.end[past] <= at) | np.isnan(runtime)
+    elapsed = np.maximum(np.nan_to_num(at - history.start[past][open_]), 0.0)
+    runtime[open_] = present.known.draw(past[open_], elapsed, 1, np.random.default_rng([present.seed, 2]))[:, 0]
+    return runtime
+
+
+def _estimates(present: Present, jobs: Ints) -> Floats:
+    """Return what the scheduler takes jobs to run in all; nan: what they do run."""
+    scenario, history = present.scenario, present.snapshot.history
+    rule = scenario.estimate
+    if isinstance(rule, str):
+        keys = ESTIMATES[rule].columns
+        return _past_means(present.snapshot, jobs, keys) if keys else np.full(len(jobs), np.nan)
+    column = rule.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    row = history.frame["job"].to_numpy()[jobs] + (scenario.first_row if history.origin == SIMULATED else 0)
+    limit = history.frame["limit"].fill_null(float("nan")).to_numpy()[jobs]
+    return np.where(row >= 0, column[np.maximum(row, 0)], limit)
+
+
+def _past_means(snapshot: Snapshot, jobs: Ints, keys: tuple[str, ...]) -> Floats:
+    frame = snapshot.history.frame
+    ended = frame[snapshot.ended].select(keys).with_columns(mean=pl.Series(snapshot.runtime))
+    means = ended.group_by(keys).agg(pl.col("mean").mean())
+    found = frame[jobs].select(keys).join(means, on=keys, how="left", maintain_order="left", nulls_equal=True)["mean"]
+    return found.fill_null(float("nan")).to_numpy().copy()
