@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from fleetlab._table import Column, layout
 from fleetlab.core import Estimate, Provenance, Result, as_json, say
 from fleetlab.core.words import WORDS, as_options
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
-HEADING = 12  # characters of a line of a heading that is broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +54,52 @@ def show(
         return
     covered = (result.coverage.line,) if result.coverage is not None else ()
     if said := (*covered, *result.findings):
-        lines = "\n".join(cell(line, widest=10_000) for line in said)
+        lines = "\n".join(prose(cell(line, widest=10_000)) for line in said)
         print(lines, end="\n" if columns else "\n\n")
     if not columns:
-        print("\n".join(say(e) for e in result.summary()))
+        print("\n".join(prose(say(e), "  ") for e in result.summary()))
     for name, frame in result.tables().items():
         if frame.height and (not only or name in only):
             known = [column for column in columns if column in frame.columns]
             print(f"\n{name}")
             print(table(frame.select(known) if known else frame, most))
     if result.notes:
-        print("\nnotes\n" + "\n".join(f"- {cell(as_options(note, WORDS), widest=1000)}" for note in result.notes))
+        print(
+            "\nnotes\n"
+            + "\n".join(prose(f"- {cell(as_options(note, WORDS), widest=1000)}", "  ") for note in result.notes)
+        )
 
 
 def table(frame: pl.DataFrame, most: int = MOST) -> str:
     """A frame as plain text: numbers to the right, names to the left, nothing that a terminal would obey.
 
-    Headings of a table that is wider than the terminal are broken at their spaces.
+    Headings of a table that is wider than the terminal are broken at their spaces; on a terminal, texts too. What
+    goes into a file or another program has a line for each row.
     """
-    from fleetlab.core.display import shown
+    from fleetlab.core.display import INTERVAL, shown
 
-    columns = shown(frame.head(most))
-    cells = [[cell(text) for text in c.texts] for c in columns]
-    wide = [max(map(len, texts)) for texts in cells]
-    if sum(max(len(c.name), w) + 2 for c, w in zip(columns, wide, strict=True)) > get_terminal_size().columns:
-        heads = [wrap(c.name, max(HEADING, w), break_long_words=False) for c, w in zip(columns, wide, strict=True)]
-    else:
-        heads = [[c.name] for c in columns]
-    tall = max(map(len, heads))
-    grid = [[""] * (tall - len(head)) + head + texts for head, texts in zip(heads, cells, strict=True)]
-    width = [max(map(len, column)) for column in grid]
-    rows = list(zip(*grid, strict=True))
-    text = [
-        "  ".join(v.rjust(w) if c.numeric else v.ljust(w) for v, w, c in zip(line, width, columns, strict=True))
-        for line in (*rows[:tall], ["-" * w for w in width], *rows[tall:])
+    columns = [
+        Column(c.name, c.numeric, [cell(text) for text in c.texts], joined=c.name == INTERVAL)
+        for c in shown(frame.head(most))
     ]
+    text = layout(columns, get_terminal_size().columns, whole_rows=screen_width() is None)
     if frame.height > most:
         text.append(f"… and {frame.height - most:,} more; --json has them all")
-    return "\n".join(line.rstrip() for line in text)
+    return "\n".join(text)
+
+
+def screen_width() -> int | None:
+    """The columns of the terminal, or what COLUMNS says; None where the output goes into a file or a program."""
+    known = os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty()
+    return get_terminal_size().columns if known else None
+
+
+def prose(text: str, indent: str = "", first: str = "") -> str:
+    """A line of text, broken between words where the terminal ends; `indent` begins the lines after the first."""
+    width = screen_width()
+    if width is None or len(first) + len(text) <= width:
+        return first + text
+    return "\n".join(wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def cell(text: str, widest: int = WIDEST) -> str:

@@ -61,7 +61,7 @@ def test_a_value_is_said(value, unit, said):
 
 
 def test_headings_of_a_wide_table_are_broken_at_their_spaces(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("COLUMNS", "40")
     frame = pl.DataFrame({"policy": ["fifo/greedy"], "jobs that are left out": [12], "preemptions": [3]})
     heads = [line.split() for line in table(frame).split("\n")[:2]]
     assert heads == [["jobs", "that"], ["policy", "are", "left", "out", "preemptions"]]

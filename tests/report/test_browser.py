@@ -256,6 +256,35 @@ def test_on_paper_all_figures_and_all_rows_are_there(browser, page):
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 3
 
 
+BROKEN = """(() => {
+  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode, range = document.createRange();
+    if (!node.parentElement.closest('td, dd')) continue;
+    for (const number of node.data.matchAll(/\\d[\\d,.]*/g)) {
+      range.setStart(node, number.index);
+      range.setEnd(node, number.index + number[0].length);
+      if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1) found.push(number[0]);
+    }
+  }
+  return found;
+})()"""
+
+
+def test_on_paper_no_number_is_broken_and_a_wide_table_has_a_wide_page(browser, tmp_path):
+    names = {"pool": ["V100M32", "no GPU"]}
+    numbers = {f"mean of many things {k}": [1234567.25 * (k + 1), 0.000123456] for k in range(15)}
+    found = Found(
+        frames={"wide": pl.DataFrame(names | numbers), "two": pl.DataFrame(names | dict([*numbers.items()][:8]))}
+    )
+    page = fleetlab.report(found, tmp_path / "page.html", title="numbers")
+    with opened(browser, page, width=680, media="print"):  # as wide as A4 with its margins
+        assert ask(browser, BROKEN) == []
+        told = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+    boxes = re.findall(rb"MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", base64.b64decode(told["data"]))
+    assert {float(width) > float(height) for width, height in boxes} == {True, False}
+
+
 def test_a_figure_can_be_saved_as_a_drawing_and_as_a_picture(browser, page):
     kept = """
       const done = arguments[arguments.length - 1]; const found = [];

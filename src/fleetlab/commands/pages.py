@@ -80,13 +80,13 @@ def demo(
     open
         Open the page in a browser.
     """
-    from fleetlab._screen import progress
+    from fleetlab._screen import progress, prose
     from fleetlab.studies.story import story
 
     with progress("steps") as bar:
         result = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
-    print(f"{result.about}\n")
-    print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(result.findings, 1)))
+    print(f"{prose(result.about)}\n")
+    print("\n".join(prose(f"{k}. {sentence}", "   ") for k, sentence in enumerate(result.findings, 1)))
     print(f"\n{result.page}")
     if open:
         import webbrowser

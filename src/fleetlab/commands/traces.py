@@ -173,7 +173,7 @@ def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False)
 @desk.command(help_epilogue=examples("fleetlab traces"))
 def traces(*, json: Json = False) -> None:
     """List the formats that can be read: what each expects, its license and its origin."""
-    from fleetlab._screen import show
+    from fleetlab._screen import prose, show
     from fleetlab.traces import formats
 
     result = formats()
@@ -181,10 +181,10 @@ def traces(*, json: Json = False) -> None:
         show(result, json=True)
         return
     for row in result.tables()["formats"].iter_rows(named=True):
-        print(f"{row['format']:12}{row['title']}")
+        print(prose(row["title"], " " * 12, f"{row['format']:12}"))
         for word in ("expects", "options", "licence", "origin", "fetch"):
             if row[word]:
-                print(f"{'':12}{word}: {row[word]}")
+                print(prose(f"{word}: {row[word]}", " " * 14, " " * 12))
 
 
 @desk.command(name="show", help_epilogue=examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
