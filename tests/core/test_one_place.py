@@ -18,7 +18,14 @@ SHARED |= {"quota", "reservation", "scheduler", "partition", "limit"}
 
 # Where a name is computed: its own file. Studies of one published result name what that result is about.
 PLACEMENT_FILES = {"sim/codes.py", "sim/packing.py", "studies/validate/", "studies/autoscale/", "studies/story.py"}
-ORDER_FILES = {"sim/codes.py", "sim/orders.py", "sim/engine/play.py", "studies/validate/", "studies/tune/terms.py"}
+ORDER_FILES = {
+    "sim/codes.py",
+    "sim/orders.py",
+    "sim/simulate.py",
+    "sim/engine/play.py",
+    "studies/validate/",
+    "studies/tune/terms.py",
+}
 ORDER_FILES |= {"studies/compare/", "studies/diagnose/", "studies/calibrate/choices.py"}
 REASON_FILES = {"sim/codes.py", "studies/diagnose/"}
 RESOURCE_FILES = {"traces/kubernetes/", "traces/dlrm2025", "studies/validate/"}  # readers fill what their logs have

@@ -310,7 +310,10 @@ def test_the_story_is_three_findings_three_figures_and_a_table_before_all_else(t
     first, folded = text.split('<details class="rest">')
     assert "Synthetic" in first[: first.index("<h1") + 100]
     assert [first.count(what) for what in ("<figure", "<h2>What to do", "<ol")] == [3, 1, 1]
-    assert "a simulation of all 1,500 jobs under fifo/greedy, placement worst_fit, load 6 (jobs spread over" in first
+    assert (
+        "a simulation of all 1,500 jobs under fifo/greedy, placement worst_fit, load 6 (first come, first served;"
+        in first
+    )
     assert folded.count("<figure") > 10
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))

@@ -14,6 +14,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Figure, Result, Scenario, Words
 from fleetlab.core.durations import duration, plural
+from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
@@ -23,26 +24,30 @@ from fleetlab.sim import simulate
 from fleetlab.studies.compare import FIVE, compare
 from fleetlab.studies.diagnose import diagnose
 from fleetlab.studies.diagnose.effects import LOWER
+from fleetlab.studies.diagnose.figures import OF_CHANGES
+from fleetlab.studies.diagnose.ledger import SHARE_OF_WAITING
+from fleetlab.studies.sentences import percent
 from fleetlab.studies.workers import Arrays, Call, run_calls
 
 MOST = 20_000  # jobs that are simulated
 STEP = 1_000  # jobs between two candidate windows
-WARM_UP = "2d"  # before the window: with all jobs before it, each simulation would take several times as long
+WARM_UP = 2  # days before the window: with all jobs before it, each simulation would take several times as long
 DAY = 86_400.0
 
 
 FIGURES = ("waiting by reason", "changes", "mean wait by policy")
-ACTIONS = 6
-DENSE, SPREAD = "best_fit", "worst_fit"  # the placement that a title does not name; the real cluster's
+ACTIONS = 8
+DENSE, SPREAD = "best_fit", "worst_fit"
 # The two placements of the paper that the synthetic trace is made from, dense packing, order and backfill.
 ON_SYNTHETIC = (
     f"fifo/greedy/{SPREAD}", "fifo/greedy/reserve_and_pack", f"fifo/greedy/{DENSE}", f"sjf/greedy/{SPREAD}/group",
-    f"fifo/easy/{SPREAD}",
+    f"fifo/easy/{SPREAD}/group",
 )  # fmt: skip
 COLUMNS = (
     "action", "mean wait change", "mean wait change low", "mean wait change high", "verdict", "requires",
     "added GPU-hours",
 )  # fmt: skip
+SPREADING = "first come, first served; where the first does not fit, later jobs may start; jobs are spread over nodes"
 SYNTHETIC = (
     "Synthetic: a trace made from published statistics of Alibaba's PAI cluster (July and August 2020, MLaaS in the "
     "Wild); no row of it is real."
@@ -117,27 +122,26 @@ def _lead(
 ) -> FieldsResult:  # fmt: skip
     """Choose what a reader sees first."""
     found = {**diagnosis.figures(), **comparison.figures()}
-    charts = {name: _relabeled(found[name]) for name in FIGURES if name in found}
+    charts = {name: _shortened(found[name]) for name in FIGURES if name in found}
     frames = {}
     if "actions" in (tables := diagnosis.tables()):
-        both = pl.concat([tables["actions"], _placements(comparison, policies)], how="diagonal")
+        both = pl.concat([tables["actions"], _placement(comparison, policies)], how="diagonal")
         actions = both.sort(pl.col("verdict") != LOWER, "mean wait change", maintain_order=True).head(ACTIONS)
         frames = {"what to do": actions.select(name for name in COLUMNS if name in actions.columns)}
     longest = [sentence for sentence in diagnosis.findings if "that waited longest account for" in sentence]
-    sentences = (
-        " ".join([diagnosis.findings[0], *longest]), *diagnosis.findings[1:2], _relabel(comparison.findings[0]),
-    )  # fmt: skip
+    first = " ".join([diagnosis.findings[0], *longest, *_who_waits(diagnosis)])
+    sentences = (first, comparison.findings[0], *diagnosis.findings[1:2])
     notes = (_what_it_is(scenario), _what_was_simulated(part, window), *_about_actions(frames))
     return FieldsResult(diagnosis.provenance, sentences, frames=frames, charts=charts, notes=notes)
 
 
-def _placements(comparison: Result, policies: Sequence[str]) -> pl.DataFrame:
-    """Return the placements under which jobs wait less, as actions: each is a setting."""
+def _placement(comparison: Result, policies: Sequence[str]) -> pl.DataFrame:
+    """Return the placement under which jobs wait least, as an action: it is a setting."""
     words = [policy.split("/") for policy in policies]
     alone = [w[2] if len(w) == 3 and w[:2] == ["fifo", "greedy"] else None for w in words]
     rows = comparison.tables()["policies"].with_columns(placement=pl.Series(alone, dtype=pl.String))
     better = rows.filter(pl.col("placement").is_not_null(), pl.col("mean wait change high") < 0)
-    return better.select(
+    return better.sort("mean wait").head(1).select(
         *COLUMNS[1:4], action="set placement to " + pl.col("placement"), verdict=pl.lit(LOWER),
         requires=pl.lit("a setting"), **{"added GPU-hours": pl.lit(0.0)},
     )  # fmt: skip
@@ -159,19 +163,27 @@ def _about_actions(frames: dict[str, pl.DataFrame]) -> list[str]:
     return notes
 
 
-def _relabeled(figure: Figure) -> Figure:
-    """Return a figure whose bars are named in few letters: policies that differ by placement by that."""
-    labels = figure.frame["x"]
-    if labels.dtype != pl.String or not labels.str.contains(", placement ").any():
-        return figure
-    short = labels.str.replace(r"^fifo/greedy, placement (\S+)$", "$1").str.replace("^fifo/greedy$", DENSE)
-    return replace(figure, frame=figure.frame.with_columns(x=short.str.replace(r", placement \w+", "")))
+def _who_waits(diagnosis: Result) -> list[str]:
+    """Say which size of job waits most, and how many jobs do not wait."""
+    sizes = diagnosis.tables().get(f"by {GPU_REQUEST}")
+    if sizes is None or sizes.height < 2:
+        return []
+    row = sizes.sort(SHARE_OF_WAITING, descending=True).row(0, named=True)
+    return [
+        f"Jobs that request {row[GPU_REQUEST]} wait most: {row['jobs']:,} jobs with {percent(row[SHARE_OF_WAITING])} "
+        f"of it, {duration(row['mean wait'])} each on average."
+    ]
 
 
-def _relabel(sentence: str) -> str:
-    """Name the placement of the defaults in a sentence that compares placements."""
-    dense = f"under fifo/greedy, placement {DENSE}, of"
-    return sentence.replace("under fifo/greedy, of", dense)
+def _shortened(figure: Figure) -> Figure:
+    """Return a figure whose bars have names of few letters; of changes, those that lower the mean wait."""
+    frame = figure.frame
+    if figure.title == OF_CHANGES:  # one that makes waits much longer would leave the others no room
+        frame = frame.filter(pl.col("y") < 0)
+    if frame["x"].dtype == pl.String:
+        short = frame["x"].str.replace(r"^fifo/greedy, placement (\S+)$", "$1").str.replace(r", placement \w+", "")
+        frame = frame.with_columns(x=short.str.replace(", estimate ", " by "))
+    return replace(figure, frame=frame)
 
 
 def _what_it_is(scenario: Scenario) -> str:
@@ -190,8 +202,12 @@ def _what_was_simulated(part: Scenario, window: str) -> str:
     jobs = window or f"all {plural(len(part.workload), 'job')}"
     policy = "Slurm as the site is configured" if part.scheduler is not None else part.title
     spread = part.trace.workload.synthetic and part.policy.placement == SPREAD
-    how = f"{policy} (jobs spread over nodes, as the real cluster placed them)" if spread else policy
-    return f"All numbers below are of a simulation of {jobs} under {how}, or under what a line names instead."
+    how = f"{policy} ({SPREADING})" if spread else policy
+    synthetic = " Other days and other seeds give other waits, beyond these intervals." * part.trace.workload.synthetic
+    return (
+        f"This screen is about a simulation of {jobs} under {how}, or under what a line names instead; what is folded "
+        f"below says its own jobs.{synthetic}"
+    )
 
 
 def _until(stop: Event, progress: Progress) -> Progress:
@@ -217,10 +233,12 @@ def busiest(scenario: Scenario, *, most: int = MOST) -> tuple[Scenario, str]:
     demand = frame.select(pl.col("runtime").fill_null(0.0) * pl.col("gpu_milli") * pl.col("instances")).to_series()
     total = np.concatenate([[0.0], np.cumsum(demand.to_numpy())])
     submit, begins = frame["submit"].to_numpy(), np.arange(0, frame.height - most, STEP)
+    warm = begins[submit[begins] >= WARM_UP * DAY]  # the cluster has filled
+    begins = warm if len(warm) else begins
     spans = np.maximum(submit[begins + most - 1] - submit[begins], 1.0)
     first = int(begins[np.argmax((total[begins + most] - total[begins]) / spans)])
     days = [f"{submit[k] / DAY:.1f}" for k in (first, first + most - 1)]
-    part = scenario.replace(window=(submit[first], submit[first + most]), warm_up=WARM_UP)
+    part = scenario.replace(window=(submit[first], submit[first + most]), warm_up=f"{WARM_UP}d")
     return (
         part,
         f"the busiest {len(part.workload):,} consecutive jobs (days {' to '.join(days)} of {submit[-1] / DAY:.3g})",

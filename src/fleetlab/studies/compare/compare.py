@@ -136,6 +136,8 @@ def _scenario(entry: PolicyLike, base: Scenario | None) -> Scenario:
 def _by_name(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
     """Return the scenarios by order/backfill, and whatever else is not the same in all of them."""
     changes = [s.changes() | ({"cluster": name} if (name := s.data.cluster_name) else {}) for s in scenarios]
+    if any("placement" in c for c in changes):  # the default is named too, beside others
+        changes = [{"placement": s.policy.placement} | c for s, c in zip(scenarios, changes, strict=True)]
     names = [title({k: v for k, v in c.items() if any(o.get(k) != v for o in changes) or k in RULES}) for c in changes]
     unique = [f"{name} ({k})" if name in names[: k - 1] else name for k, name in enumerate(names, 1)]
     return dict(zip(unique, scenarios, strict=True))

@@ -132,6 +132,13 @@ def _cannot_backfill(scenario: Scenario) -> str:
     return NO_EFFECT if BACKFILLS[scenario.policy.backfill].reserves else _cannot(backfill="easy")(scenario)
 
 
+def _backfilled(scenario: Scenario) -> Scenario:
+    """Backfill with what a scheduler can know: run times are not known in advance, where jobs tell a group or user."""
+    known = scenario.workload.frame.select(pl.col("user", "group").is_not_null().any()).row(0)
+    learnt = {"estimate": "group"} if any(known) and scenario.policy.estimate == "oracle" else {}
+    return scenario.replace(backfill="easy", **learnt)
+
+
 def _one_type_or_any(scenario: Scenario) -> str:
     several = len(gpu_types(scenario.cluster)) > 1
     return _unless_any(pl.col("gpu_types").list.len() > 0)(scenario) if several else NO_EFFECT
@@ -171,7 +178,7 @@ CHANGES: dict[str, WhatIf] = {
         ),
         WhatIf(
             "fragmentation", "large nodes", f"use larger nodes (simulated: up to {LARGEST} GPUs a node)",
-            "other nodes, or in part a denser placement", ("fragmentation",), _cannot_merge, _merge,
+            "other nodes", ("fragmentation",), _cannot_merge, _merge,
         ),
         WhatIf(
             "gangs", "no gang scheduling", "let instances start one by one, where the jobs can", "changes of the jobs",
@@ -179,8 +186,8 @@ CHANGES: dict[str, WhatIf] = {
         ),
         WhatIf(
             "backfill", "EASY backfill",
-            "set backfill to easy: later jobs start early only if that does not delay the first", "a setting",
-            ("head_of_line",), _cannot_backfill, _with(backfill="easy"),
+            "set backfill to easy: later jobs start early only if that does not delay the first (estimates by group, "
+            "where jobs have groups)", "a setting", ("head_of_line",), _cannot_backfill, _backfilled,
         ),
         WhatIf(
             "sjf", "shortest job first", "set order to sjf and estimate to group", "a setting", (),

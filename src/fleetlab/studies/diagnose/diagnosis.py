@@ -106,7 +106,8 @@ def _diagnosis(
     waits = ledger.waits(result, workload)
     wait = waits["wait"].to_numpy()
     blocks = result.blocks(waits)
-    changes = effects(wait, outcomes, scenario, blocks, workload.frame[waits["job"].to_numpy()])
+    waited = dict(zip(result.ledger.columns[1:], result.ledger.drop("job").sum().row(0), strict=True))
+    changes = effects(wait, outcomes, scenario, blocks, workload.frame[waits["job"].to_numpy()], waited)
     usage = None if scenario.trace.usage is None else scenario.by_job(scenario.trace.usage)
     frames = {
         "actions": actions(changes),

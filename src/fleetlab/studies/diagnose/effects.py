@@ -18,6 +18,8 @@ from fleetlab.studies.diagnose.runs import Outcome
 HOUR = 3600.0
 WIDE = 40  # characters of the bar of the baseline
 MOST = 70  # of any bar
+AMOUNTS = ("cpu", "memory")  # changes that leave a request out, by the reason that it removes
+FAR = 10.0  # times what jobs waited for it: then the placement chose other nodes without the request
 LOWER, NOT_SIGNIFICANT, HIGHER = "lower", "not significant", "higher"
 MEAN = ("mean wait change", "mean wait change low", "mean wait change high")
 P90 = ("P90 wait change", "P90 wait change low", "P90 wait change high")
@@ -30,17 +32,24 @@ SCHEMA = {
 
 
 def effects(
-    wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: BlockBootstrap, jobs: pl.DataFrame
-) -> pl.DataFrame:
+    wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: BlockBootstrap, jobs: pl.DataFrame,
+    waited: Mapping[str, float],
+) -> pl.DataFrame:  # fmt: skip
     """Return one row per change, by verdict (lower mean wait first) and by the change of the mean wait.
 
     `jobs` are those that waited, with their partitions and GPU types. Nodes help those that may use them, and those
     that get the room which these leave: where their waits are not lower, the rest is that one schedule is not another.
+    `waited` has the seconds of waiting by reason: more CPU or memory saves about what jobs waited for it, not many
+    times as much.
     """
     rows = [
         _row(wait, outcome, blocks, may_use(outcome.change.name, scenario.cluster, jobs)) | _added(outcome, scenario)
         for outcome in outcomes
     ]
+    for row in rows:
+        saved = -len(wait) * float(row.get(MEAN[0], 0.0))
+        if row["verdict"] == LOWER and row["change"] in AMOUNTS and saved > FAR * waited.get(row["change"], 0.0):
+            row["verdict"] = NOT_SIGNIFICANT
     rank = pl.col("verdict").replace_strict({LOWER: 0, NOT_SIGNIFICANT: 1, HIGHER: 2}, return_dtype=pl.Int64)
     table = pl.DataFrame(rows, schema=SCHEMA).with_columns(pl.col(pl.Float64).fill_nan(None))
     return table.sort(rank, "mean wait change", maintain_order=True)

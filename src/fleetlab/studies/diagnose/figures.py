@@ -8,6 +8,8 @@ import polars as pl
 
 from fleetlab.core import Figure
 
+OF_CHANGES = "Change of the mean wait"
+
 
 def figures(frames: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:
     """Return a figure of each table that is not empty."""
@@ -38,4 +40,4 @@ def _hours(hours: pl.DataFrame) -> Figure:
 def _changes(changes: pl.DataFrame) -> Figure:
     frame = changes.select(x="title", y="mean wait change", low="mean wait change low", high="mean wait change high")
     alt = "; ".join(f"{title}: {by:+,.0f} s" for title, by in frame.select("x", "y").iter_rows())
-    return Figure("Mean wait under each change", "bar", frame, "change", "change of mean wait, s", alt)
+    return Figure(OF_CHANGES, "bar", frame, "change", "change of mean wait, s", alt)
