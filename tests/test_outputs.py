@@ -7,7 +7,8 @@ from fleetlab.core.files import may_create
 
 FILES = [
     ("simulate", "NOWHERE", "--out"), ("demo", "NOWHERE", "--out"), ("calibrate", "NOWHERE", "--out"),
-    ("plan", "NOWHERE", "--out"), ("defragment", "NOWHERE", "--current", "NOWHERE", "--out"), ("report", "NOWHERE", "--out"),
+    ("plan", "NOWHERE", "--out"), ("defragment", "NOWHERE", "--current", "NOWHERE", "--out"),
+    ("report", "NOWHERE", "--out"),
     ("runs", "NOWHERE", "--out"), ("tune", "NOWHERE", "--out"), ("bench", "profile", "NOWHERE", "--out"),
     ("bench", "analyze", "NOWHERE", "--out"), ("synthesize", "pai2020", "--out"),
 ]  # fmt: skip
