@@ -1,6 +1,7 @@
 """Where the real traces lie, and the hand-made ones."""
 
 import gc
+import os
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,8 @@ FLAGS = [
     "--disable-dev-shm-usage",
     "--window-size=1280,900",
 ]
+# Processes of pytest tell those that they start how wide their terminal is; what is printed into a test has no width.
+os.environ.pop("COLUMNS", None)
 # Whoever starts the tests in the background has their children ignore Ctrl-C; some of them are to be stopped by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

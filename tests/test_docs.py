@@ -35,7 +35,7 @@ def cache(tmp_path_factory):
 
 def run(words, folder, cache):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    home = {"XDG_CACHE_HOME": str(cache), "PATH": path, "COLUMNS": "100"}
+    home = {"XDG_CACHE_HOME": str(cache), "PATH": path, "COLUMNS": ""}  # a line for each row
     done = subprocess.run(words, cwd=folder, env=os.environ | home, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -55,7 +55,7 @@ def here(tmp_path, cache, monkeypatch, command):
     """Run a command without a process of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "")  # a line for each row
 
     def run_here(words, file):
         done = command(*words)

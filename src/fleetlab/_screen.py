@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fleetlab.traces import Progress
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
+PAGE = 100  # characters of a line in a file, beyond which headings are broken
 WIDEST = 72  # characters of a cell
 
 
@@ -82,7 +83,7 @@ def table(frame: pl.DataFrame, most: int = MOST) -> str:
         Column(c.name, c.numeric, [cell(text) for text in c.texts], joined=c.name == INTERVAL)
         for c in shown(frame.head(most))
     ]
-    text = layout(columns, get_terminal_size().columns, whole_rows=screen_width() is None)
+    text = layout(columns, screen_width() or PAGE, whole_rows=screen_width() is None)
     if frame.height > most:
         text.append(f"… and {frame.height - most:,} more; --json has them all")
     return "\n".join(text)

@@ -89,7 +89,7 @@ class Cluster:
 
     def start(self, script, *words):
         path = os.pathsep.join([str(self.home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
-        env = os.environ | {"PATH": path, "CLUSTER": str(self.home), "POLL": "1", "PATIENCE": "1", "COLUMNS": "100"}
+        env = os.environ | {"PATH": path, "CLUSTER": str(self.home), "POLL": "1", "PATIENCE": "1", "COLUMNS": ""}
         command = [str(SCRIPTS / script), "--out", str(self.out), *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True)

@@ -41,7 +41,10 @@ def report(
         A folder for the figures as SVG.
     """
     from fleetlab._screen import Rows, progress, show
+    from fleetlab.core.files import may_create
 
+    may_create(out)
+    may_create(svg, folder=True)
     if out.resolve() in {path.resolve() for path in results}:
         msg = f"--out is one of the results: {out}"
         raise fleetlab.WorkloadError(msg, hint="give the page a name of its own, such as report.html")
@@ -81,8 +84,10 @@ def demo(
         Open the page in a browser.
     """
     from fleetlab._screen import progress, prose
+    from fleetlab.core.files import may_create
     from fleetlab.studies.story import story
 
+    may_create(out)
     with progress("steps") as bar:
         result = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
     print(f"{prose(result.about)}\n")

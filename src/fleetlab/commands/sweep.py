@@ -89,7 +89,9 @@ def runs(
         Write every cell to this file: .csv or .parquet.
     """
     from fleetlab._screen import show
+    from fleetlab.core.files import may_write
 
+    may_write(out)
     names = listed(metrics)
     result = fleetlab.runs(store, where=_cells(where, "--where"), against=_cells(against, "--against"), metrics=names)
     if out is not None:

@@ -66,7 +66,9 @@ def tune(
         A folder for the policy (tuned.py), the result (tuned.json) and the trials; an interrupted search resumes.
     """
     from fleetlab._screen import progress, show
+    from fleetlab.core.files import may_create
 
+    may_create(out, folder=True)
     if conf_range:
         _settings(trace, conf_range, trials, goal, [train_weeks, held_out, against], options, out, json=json)
         return

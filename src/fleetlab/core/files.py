@@ -24,6 +24,21 @@ def may_write(path: Path | None) -> None:
         raise FleetlabError(msg, hint="name a file in a folder that exists and that you may write to")
 
 
+def may_create(path: Path | None, *, folder: bool = False) -> None:
+    """Raise if no file, or folder, can be made there, with the folders that it is in; call it before the work."""
+    if path is None:
+        return
+    if path.exists() and path.is_dir() != folder:
+        what = "not a folder" if folder else "not a file"
+        msg = f"{what}: {path}"
+        raise FleetlabError(msg, hint=f"name a {'folder' if folder else 'file'} to write")
+    above = next(one for one in (path, *path.absolute().parents) if one.exists() and (folder or one != path))
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        why = f"permission denied in {above}" if above.is_dir() else f"{above} is not a folder"
+        msg = f"cannot write {path}: {why}"
+        raise FleetlabError(msg, hint="name a place that you may write to")
+
+
 def atomic_write(path: Path, content: str | bytes | Callable[[Path], object]) -> None:
     """Write text, bytes, or what a function writes to the path it is given; sync to disk, then rename to `path`."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")

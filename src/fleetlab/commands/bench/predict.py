@@ -48,7 +48,9 @@ def profile(
     """
     from fleetlab._screen import show
     from fleetlab.bench import profile as room
+    from fleetlab.core.files import may_create
 
+    may_create(out)
     if check and (out or workloads or classes):
         msg = "--check makes no profile: omit --out, --workloads and --classes"
         raise fleetlab.DeviceError(msg)

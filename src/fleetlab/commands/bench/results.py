@@ -84,7 +84,9 @@ def analyze(
     """
     from fleetlab._screen import show
     from fleetlab.bench import analysis
+    from fleetlab.core.files import may_create
 
+    may_create(out, folder=True)
     result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
     page = _write(result, out or folder / "analysis")
     show(result, json=json, only=("kinds", "advice"))
