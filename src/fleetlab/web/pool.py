@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from fleetlab.web.kept import KeptAnswers, pack
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # requests in the queue
 EACH = 16  # of one visitor
-KEPT = 32 << 20  # bytes of answers in memory
+KEPT = 16 << 20  # bytes of answers in memory
 PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is kept
 GRACE = 0.5  # s for a process to stop by itself, with its traces open: a new one takes seconds to start
 
@@ -118,9 +119,14 @@ class PoolWorker:
 
     async def end(self) -> None:
         """Kill it."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._kill()
         await self.ended
+
+    def _kill(self) -> None:
+        # Not by `Process.kill`, which collects the exit status of a dead process that asyncio waits for.
+        if not self.has_ended():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     def has_ended(self) -> bool:
         """Whether it has ended, also where that is not reported yet."""
@@ -139,8 +145,7 @@ class PoolWorker:
 
     def _kill_if_at(self, turn: int) -> None:
         if self._busy and self.turn == turn:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            self._kill()
 
 
 class WorkerPool:
