@@ -22,7 +22,7 @@ from fleetlab.web.traces import TraceNames
 from fleetlab.web.uploads import Uploads
 
 KEPT = 8 << 20  # bytes of comparisons in memory
-READ_LIMIT = 120.0  # s for a reader at most
+READ_LIMIT = 60.0  # s for a reader at most
 
 
 class WhatIfBackend:
@@ -38,7 +38,7 @@ class WhatIfBackend:
 
     async def open(self) -> None:
         """Start the processes."""
-        self.pool = WorkerPool(self.workers)
+        self.pool = WorkerPool(self.workers, str(self.uploads.root))
         self.pool.start()
 
     async def close(self) -> None:
@@ -165,7 +165,7 @@ class WhatIfBackend:
             )  # fmt: skip
         except FleetlabError as e:
             self.uploads.remove(upload.name)
-            raise TraceError(upload.with_own_names(str(e)), hint=upload.with_own_names(e.hint or "")) from None
+            raise type(e)(upload.with_own_names(str(e)), hint=upload.with_own_names(e.hint or "")) from None
         except BaseException:
             self.uploads.remove(upload.name)
             raise
