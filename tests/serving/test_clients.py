@@ -48,7 +48,7 @@ def rest(made):
 
 def post(number, path="/predict"):
     body = json.dumps({"input": [number, 0, 0, 0]}).encode()
-    return b"POST %b HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
 
 
 async def storm(url, begun, clients, each):
@@ -153,7 +153,7 @@ def test_a_client_that_went_away_is_counted_and_not_computed_for(echo, how):
     gone.close()
 
 
-@pytest.mark.parametrize("part", [b"", b"POST /predict HT", b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-"])
+@pytest.mark.parametrize("part", [b"", b"POST /predict HT", b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-"])
 def test_headers_that_do_not_come_are_not_waited_for(echo, part):
     before = echo.stats()
     with line(echo) as made:
@@ -184,7 +184,7 @@ def test_dribbled_headers_do_not_win_time(echo):
 
 def test_a_second_request_on_a_connection_must_come_in_time_too(echo):
     with line(echo) as made:
-        made.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\nGET /hea")
+        made.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea")
         answer = rest(made)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 408 " in answer
@@ -194,7 +194,7 @@ def test_a_second_request_on_a_connection_must_come_in_time_too(echo):
 def test_a_body_that_does_not_come_is_not_waited_for(echo, length):
     before = echo.stats()["reasons"].get("slow", 0)
     with line(echo) as made:
-        made.sendall(b"POST /predict HTTP/1.1\r\nHost: here\r\n" + length + b"\r\n\r\n")
+        made.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n")
         answer = rest(made)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"the body did not arrive within 2 s" in answer
@@ -207,7 +207,7 @@ def test_a_huge_body_is_refused_and_its_sender_sees_it(echo, chunked):
     length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % (64 * MIB)
     piece = b"%x\r\n%b\r\n" % (65536, bytes(65536)) if chunked else bytes(65536)
     with line(echo) as made:
-        made.sendall(b"POST /predict HTTP/1.1\r\nHost: here\r\n" + length + b"\r\n\r\n")
+        made.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n")
         for _ in range(1024):
             if select.select([made], [], [], 0)[0]:
                 break
@@ -230,7 +230,7 @@ def on_and_on(made, piece):
 
 def test_a_body_without_end_is_cut(echo):
     with line(echo) as made:
-        made.sendall(b"POST /predict HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n")
+        made.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         piece = b"%x\r\n%b\r\n" % (65536, bytes(65536))
         with pytest.raises(OSError, match=r"reset|[Bb]roken pipe|aborted"):
             on_and_on(made, piece)
@@ -242,10 +242,10 @@ def test_a_body_without_end_is_cut(echo):
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 5 + b"\r\n\r\n",
         b"HELLO\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost here\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: here\r\nX: " + b"x" * 100_000,
-        b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Length: -5\r\n\r\n",
-        b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        b"POST /predict HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000,
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
 def test_what_is_not_http_is_told_so(echo, words):
@@ -258,7 +258,7 @@ def test_what_is_not_http_is_told_so(echo, words):
 
 def test_requests_sent_at_once_on_one_connection_are_answered_in_order(echo):
     with line(echo) as made:
-        made.sendall(post(1) + post(2) + post(3).replace(b"here", b"here\r\nConnection: close"))
+        made.sendall(post(1) + post(2) + post(3).replace(b"localhost", b"localhost\r\nConnection: close"))
         answer = rest(made)
     told = [json.loads(part.partition(b"}")[0] + b"}") for part in answer.split(b"\r\n\r\n")[1:]]
     assert [one["class"] for one in told] == [1, 2, 3]
@@ -278,9 +278,23 @@ def test_too_many_connections_may_look_but_not_ask(echo):
     with ExitStack() as lines:
         for _ in range(40):
             made = lines.enter_context(line(echo))
-            made.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n")
+            made.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert made.recv(65536).startswith(b"HTTP/1.1 200 ")
         status, headers, told = echo.ask("POST", "/predict", '{"seed": 1}')
         assert (status, told["reason"]) == (503, "connections")
         assert headers["retry-after"] == "1"
         assert echo.ask("GET", "/ready")[0] == 200
+
+
+def with_host(echo, host):
+    """The status of a prediction that was asked for under a name."""
+    with line(echo) as made:
+        made.sendall(post(7).replace(b"Host: localhost", b"Connection: close\r\nHost: " + host))
+        return int(rest(made).split()[1])
+
+
+def test_the_server_answers_to_its_own_names_and_not_to_those_that_lead_here_by_trickery(echo):
+    own = (b"localhost", b"LOCALHOST:9000", b"127.0.0.1", b"[::1]:80", b"127.0.0.1:%d" % echo.port)
+    assert [with_host(echo, host) for host in own] == [200] * len(own)
+    others = (b"evil.example", b"127.0.0.1.evil.example:8000", b"localhost:1@evil.example", b"10.0.0.1", b"here")
+    assert [with_host(echo, host) for host in others] == [421] * len(others)

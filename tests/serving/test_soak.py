@@ -27,7 +27,7 @@ class Client(asyncio.Protocol):
             self.transport.close()
         else:
             self.transport.write(
-                b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (path, len(body), body)
+                b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (path, len(body), body)
             )
 
     def data_received(self, data):

@@ -1,15 +1,24 @@
 """Logs that are sent: read where they can be, else refused in words, and nothing of them is left."""
 
+import asyncio
+import fcntl
 import gzip
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
+from functools import partial
 
 import pytest
+
+from fleetlab.web.errors import TookTooLong, TooLarge
+from fleetlab.web.pool import WorkerPool
+from fleetlab.web.uploads import LINES, LOCK, check_size, sweep
 
 from .conftest import CSV, started
 
@@ -31,7 +40,7 @@ def lone(root, tmp_path_factory):
 
 
 def files_in(folder):
-    return [p for p in folder.rglob("*") if p.is_file()]
+    return [p for p in folder.rglob("*") if p.is_file() and p.name != LOCK]
 
 
 def test_a_log_that_is_sent_becomes_a_trace_that_can_be_played(page):
@@ -85,7 +94,7 @@ def tarred(name="jobs.csv", kind=tarfile.REGTYPE, size=None):
         (zipped(), 400, "no reader takes a file of this kind: zip"),
         (b"\x7fELF" + bytes(100), 400, "a program"),
         (b"x" * (1 << 20) + b"y", 413, "at most 1 MiB"),
-        (gzip.compress(bytes(17 << 20)), 413, "decompresses to more than 16 MiB"),
+        (gzip.compress(bytes(9 << 20)), 413, "decompresses to more than 8 MiB"),
         (gzip.compress(CSV)[:-9], 400, "cut off or damaged"),
     ],
     ids=["nothing", "zip", "program", "large", "bomb", "cut"],
@@ -137,6 +146,76 @@ def test_of_many_uploads_the_oldest_goes(lone):
     assert page.ask(f"/api/uploads/{names[0]}", method="DELETE").status == 404
     for name in names[1:]:
         assert page.ask(f"/api/uploads/{name}", method="DELETE").status == 200
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_of_too_many_lines_is_refused_packed_or_not(packed):
+    lines = b"\n" * (LINES + 1)
+    content = gzip.compress(lines, 1) if packed else lines
+    with pytest.raises(TooLarge, match="at most 6,000,000 lines"):
+        check_size(io.BytesIO(content), 1 << 30, packed=packed)
+    check_size(io.BytesIO(lines[1:]), 1 << 30, packed=False)
+
+
+def test_a_file_that_takes_forever_holds_up_no_simulation_and_is_stopped(tmp_path):
+    (tmp_path / "endless.csv").write_bytes(CSV)
+    endless = {
+        "verb": "read", "path": str(tmp_path / "endless.csv"), "out": str(tmp_path / "trace"),
+        "scratch": str(tmp_path), "format": "csv", "zone": None, "map": None,
+    }  # fmt: skip
+    trace = {"verb": "open", "trace": "t", "name": "builtin:2000:0", "where": "builtin:2000:0"}
+
+    async def story():
+        pool = WorkerPool(1)
+        pool.start()
+        ask = partial(pool.request, visitor="ann", listener=lambda _: None)
+        try:
+            begun = asyncio.ensure_future(ask("read", endless, limit=3600.0, kind="read", keep=False))
+            while pool._pending.get("read") is None or pool._pending["read"].worker is None:
+                await asyncio.sleep(0.01)
+            os.kill(pool._pending["read"].worker._process.pid, signal.SIGSTOP)  # it does not go on
+            opened = await ask("open", trace, limit=200.0)
+            waits = not begun.done()
+            begun.cancel()
+            with pytest.raises(TookTooLong) as told:
+                await ask("again", endless, limit=0.2, kind="read", keep=False)
+            return opened["summary"][0]["value"], waits, told.value.hint
+        finally:
+            await pool.close()
+
+    jobs, waits, hint = asyncio.run(story())
+    assert (jobs, waits) == (2000, True)
+    assert "fleetlab read" in hint
+
+
+def test_a_page_that_is_killed_leaves_no_upload_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with started("--workers", 1) as client:
+        assert client.send(CSV).status == 201
+        assert files_in(tmp_path) != []
+        client.operation(kind="open", trace="builtin:2000:0")  # its process is there
+        os.kill(client.pid, signal.SIGKILL)
+        client.process.wait()
+        until = time.monotonic() + 60
+        while list(tmp_path.glob("fleetlab-web-*")) and time.monotonic() < until:
+            time.sleep(0.05)
+    assert list(tmp_path.glob("fleetlab-web-*")) == []
+
+
+def test_what_dead_pages_have_left_is_swept_and_what_others_use_is_not(tmp_path):
+    for name in ("dead", "alive", "new", "link-target"):
+        (tmp_path / f"fleetlab-web-{name}").mkdir()
+        (tmp_path / f"fleetlab-web-{name}" / "log.csv").write_bytes(CSV)
+    (tmp_path / "fleetlab-web-link-target").rename(tmp_path / "target")
+    (tmp_path / "target" / LOCK).touch()
+    (tmp_path / "fleetlab-web-link").symlink_to(tmp_path / "target")
+    (tmp_path / "fleetlab-web-dead" / LOCK).touch()
+    with (tmp_path / "fleetlab-web-alive" / LOCK).open("x") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sweep(tmp_path)
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == ["fleetlab-web-alive", "fleetlab-web-link", "fleetlab-web-new", "target"]
+    assert (tmp_path / "target" / "log.csv").exists()
 
 
 def test_a_reader_gets_only_so_much_memory():

@@ -24,7 +24,7 @@ from fleetlab.web.traces import TraceNames, builtin_jobs
 from fleetlab.web.uploads import Uploads
 
 KEPT = 8 << 20  # bytes of comparisons in memory
-READ_LIMIT = 120.0  # s for a reader at most
+READ_LIMIT = 60.0  # s for a reader at most
 
 
 class Work(NamedTuple):
@@ -51,7 +51,7 @@ class WhatIfBackend:
 
     async def open(self) -> None:
         """Start the processes."""
-        self.pool = WorkerPool(self.workers)
+        self.pool = WorkerPool(self.workers, str(self.uploads.root))
         self.pool.start()
 
     async def close(self) -> None:
@@ -193,7 +193,7 @@ class WhatIfBackend:
             )  # fmt: skip
         except FleetlabError as e:
             self.uploads.remove(upload.name)
-            raise TraceError(upload.with_own_names(str(e)), hint=upload.with_own_names(e.hint or "")) from None
+            raise type(e)(upload.with_own_names(str(e)), hint=upload.with_own_names(e.hint or "")) from None
         except BaseException:
             self.uploads.remove(upload.name)
             raise

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -24,8 +25,9 @@ from fleetlab.web.kept import KeptAnswers, pack
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # requests in the queue
 EACH = 16  # of one visitor
-KEPT = 32 << 20  # bytes of answers in memory
+KEPT = 16 << 20  # bytes of answers in memory
 PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is kept
+READ_IT = "read it with `fleetlab read`, and start the page with --traces FOLDER"
 GRACE = 0.5  # s for a process to stop by itself, with its traces open: a new one takes seconds to start
 
 Listener = Callable[[dict[str, Any] | None], None]
@@ -71,11 +73,11 @@ class PoolWorker:
         self.ended = asyncio.create_task(process.wait())
 
     @classmethod
-    async def start(cls, kind: str) -> PoolWorker:
-        """Start one; it is ready once `ready` has returned."""
+    async def start(cls, kind: str, uploads: str = "") -> PoolWorker:
+        """Start one; it is ready once `ready` has returned. It deletes `uploads` if the server is killed."""
         path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "fleetlab.web.worker", kind,
+            sys.executable, "-P", "-m", "fleetlab.web.worker", kind, uploads,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE,
             env=os.environ | path, start_new_session=True,  # Ctrl-C is for the server, which ends them
         )  # fmt: skip
@@ -83,8 +85,9 @@ class PoolWorker:
 
     async def ready(self) -> None:
         """Wait until it takes requests."""
+        self._busy = True  # so that it is killed where nobody waits for what it starts for
         await self._receive()
-        self.was_ready = True
+        self._busy, self.was_ready = False, True
 
     async def request(self, request: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
         """Send one request; pass on its progress messages and return its answer."""
@@ -118,9 +121,14 @@ class PoolWorker:
 
     async def end(self) -> None:
         """Kill it."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._kill()
         await self.ended
+
+    def _kill(self) -> None:
+        # Not by `Process.kill`, which collects the exit status of a dead process that asyncio waits for.
+        if not self.has_ended():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     def has_ended(self) -> bool:
         """Whether it has ended, also where that is not reported yet."""
@@ -139,16 +147,16 @@ class PoolWorker:
 
     def _kill_if_at(self, turn: int) -> None:
         if self._busy and self.turn == turn:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            self._kill()
 
 
 class WorkerPool:
     """The processes, their queue, and the answers in memory."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._queues: OrderedDict[str, deque[PendingRequest]] = OrderedDict()  # by visitor; the next one comes first
+    def __init__(self, size: int, uploads: str = "") -> None:
+        self._size, self._uploads = size, uploads
+        # By kind of process, and by visitor: the next one comes first. Reading a file holds up nobody's simulation.
+        self._lanes: dict[str, OrderedDict[str, deque[PendingRequest]]] = {"run": OrderedDict(), "read": OrderedDict()}
         self._pending: dict[str, PendingRequest] = {}
         self._answers = KeptAnswers(KEPT)
         self._wake = asyncio.Event()
@@ -158,6 +166,7 @@ class WorkerPool:
     def start(self) -> None:
         """Start the processes."""
         self._slots = [asyncio.create_task(self._slot(k)) for k in range(self._size)]
+        self._slots.append(asyncio.create_task(self._read_slot()))
 
     async def close(self) -> None:
         """End them all."""
@@ -176,10 +185,11 @@ class WorkerPool:
     def ahead(self, key: str) -> int:
         """Return how many requests will be served before this one."""
         pending = self._pending.get(key)
-        if pending is None or pending.worker is not None or not any(pending in q for q in self._queues.values()):
+        queues = self._lanes[pending.kind] if pending is not None else {}
+        if pending is None or pending.worker is not None or not any(pending in q for q in queues.values()):
             return 0
-        mine = self._queues[pending.visitor].index(pending)
-        return sum(min(len(q), mine + 1) for name, q in self._queues.items() if name != pending.visitor) + mine
+        mine = queues[pending.visitor].index(pending)
+        return sum(min(len(q), mine + 1) for name, q in queues.items() if name != pending.visitor) + mine
 
     async def request(
         self,
@@ -206,8 +216,8 @@ class WorkerPool:
             done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to wait
             pending = PendingRequest(key, request, visitor, limit, kind, keep, done)
             self._pending[key] = pending
-            self._queues.setdefault(visitor, deque()).append(pending)
-            self._wake.set()
+            self._lanes[kind].setdefault(visitor, deque()).append(pending)
+            self._wake_all()
         pending.listeners.append(listener)
         try:
             return await asyncio.shield(pending.done)
@@ -224,7 +234,7 @@ class WorkerPool:
 
     def _abandon(self, pending: PendingRequest, patience: float) -> None:
         """Take a request that nobody waits for out of the queue or, after some patience, out of its process."""
-        queue = self._queues.get(pending.visitor, deque())
+        queue = self._lanes[pending.kind].get(pending.visitor, deque())
         if pending in queue:
             queue.remove(pending)
             self._cancel(pending)
@@ -256,7 +266,7 @@ class WorkerPool:
             self._started.set()
             while True:
                 pending = await self._next(worker)
-                if pending is None or not await self._serve(pending, worker):
+                if pending is None or not await self._answer(pending, worker):
                     await worker.end()
                     worker = await self._new_worker()
         finally:
@@ -264,7 +274,7 @@ class WorkerPool:
                 await worker.end()
 
     async def _new_worker(self) -> PoolWorker:
-        worker = await PoolWorker.start("run")
+        worker = await PoolWorker.start("run", self._uploads)
         try:
             await worker.ready()
         except _ProcessEnded:
@@ -272,38 +282,37 @@ class WorkerPool:
         except BaseException:
             await worker.end()
             raise
-        worker.ended.add_done_callback(lambda _: self._wake.set())
+        worker.ended.add_done_callback(lambda _: self._wake_all())
         return worker
 
-    async def _next(self, worker: PoolWorker | None = None) -> PendingRequest | None:
+    async def _next(self, worker: PoolWorker | None = None, kind: str = "run") -> PendingRequest | None:
         """Return the first request of the visitor whose turn it is, who is last then; None if the process has ended.
 
         One that was never ready is not replaced before there is a request: the next may not start either.
         """
+        queues = self._lanes[kind]
         while True:
             if worker is not None and worker.was_ready and worker.has_ended():
                 return None
-            if any(self._queues.values()):
+            if any(queues.values()):
                 break
-            self._wake.clear()
             await self._wake.wait()
-        for visitor in [name for name, queue in self._queues.items() if not queue]:
-            del self._queues[visitor]
-        visitor, queue = next(iter(self._queues.items()))
-        self._queues.move_to_end(visitor)
+        for visitor in [name for name, queue in queues.items() if not queue]:
+            del queues[visitor]
+        visitor, queue = next(iter(queues.items()))
+        queues.move_to_end(visitor)
         return queue.popleft()
 
-    async def _serve(self, pending: PendingRequest, worker: PoolWorker) -> bool:
-        """Answer a request; return whether the process can take another one."""
-        if pending.kind == "run":
-            return await self._answer(pending, worker)
-        # An uploaded file is read by a process of its own, which ends after it.
-        own = await PoolWorker.start(pending.kind)
-        try:
-            await self._answer(pending, own, starting=True)
-        finally:
-            await own.end()
-        return True
+    async def _read_slot(self) -> None:
+        """Read one uploaded file after the other, each with a process of its own, which ends after it."""
+        while True:
+            pending = await self._next(kind="read")
+            assert pending is not None
+            worker = await PoolWorker.start(pending.kind, self._uploads)
+            try:
+                await self._answer(pending, worker, starting=True)
+            finally:
+                await worker.end()
 
     async def _answer(self, pending: PendingRequest, worker: PoolWorker, *, starting: bool = False) -> bool:
         pending.worker = worker
@@ -311,11 +320,14 @@ class WorkerPool:
             async with asyncio.timeout(pending.limit):
                 if starting:
                     await worker.ready()
+                    if pending.done.done():
+                        return False
                 pending.notify({"what": "started", "count": 0, "fraction": None})
                 message = await worker.request(pending.request, pending.notify)
         except TimeoutError:
             msg = f"the computation took more than {pending.limit:g} s and was stopped"
-            self._finish(pending, TookTooLong(msg, hint="a smaller trace; or `fleetlab web --limit SECONDS`"))
+            smaller = "a smaller trace; or `fleetlab web --limit SECONDS`"
+            self._finish(pending, TookTooLong(msg, hint=smaller if pending.kind == "run" else READ_IT))
             return False
         except _ProcessEnded:
             self._try_again(pending)
@@ -341,8 +353,13 @@ class WorkerPool:
             self._finish(pending, WorkerEnded(msg, hint="try it again, or with a smaller trace"))
             return
         pending.tried, pending.worker = True, None
-        self._queues.setdefault(pending.visitor, deque()).appendleft(pending)
-        self._wake.set()
+        self._lanes[pending.kind].setdefault(pending.visitor, deque()).appendleft(pending)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        """Let every slot look at its queue and its process."""
+        before, self._wake = self._wake, asyncio.Event()
+        before.set()
 
     def _finish(self, pending: PendingRequest, answer: dict[str, Any] | Exception) -> None:
         if self._pending.get(pending.key) is pending:

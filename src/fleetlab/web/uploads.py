@@ -1,14 +1,19 @@
 """Uploaded logs, treated as hostile: limited while they arrive, stored apart, never under the names that they have.
 
-A file is stored under the name of a table that some reader knows, if its own name is that, else under a number. A gzip
-file is decompressed once to check its size before any reader sees it.
+A file is stored under the name of a table that some reader knows, if its own name is that, else under a number. Before
+any reader sees it, its lines are counted, and a gzip file is decompressed once to check its size. Nothing is left
+behind: a server that is killed has its uploads deleted by its processes, or else by the next server that starts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import os
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -19,6 +24,7 @@ from typing import BinaryIO
 from fleetlab.core import TraceError
 from fleetlab.core.names import clip
 from fleetlab.web.errors import NotFound, TooLarge
+from fleetlab.web.pool import READ_IT
 
 # Files that readers know by name; others are stored under a number.
 TABLES = (
@@ -33,9 +39,11 @@ REFUSED = {
     b"PK\x03\x04": "zip", b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"7z\xbc\xaf": "7z",
     b"Rar!": "rar", b"\x7fELF": "a program",
 }  # fmt: skip
-UNPACKED = 16  # times the largest upload: a file that decompresses to more is refused
+UNPACKED = 8  # times the largest upload: a file that decompresses to more is refused
+LINES = 6_000_000  # of a file, three for each job that the page takes
 BLOCK = 1 << 20
-READ_IT = "read it with `fleetlab read`, and start the page with --traces FOLDER"
+PREFIX = "fleetlab-web-"
+LOCK = "in-use"  # a file that a running server holds locked
 FILES = 12  # of one log
 KEPT = 8  # logs at once; the least recently used is deleted
 
@@ -85,12 +93,17 @@ class Uploads:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._root = Path(tempfile.mkdtemp(prefix="fleetlab-web-"))
+        sweep(Path(tempfile.gettempdir()))
+        self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = (self.root / "lock").open("x")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # until this process ends, however that is
+        (self.root / "lock").rename(self.root / LOCK)  # whoever sweeps never sees it unlocked
         self._all: dict[str, Upload] = {}
 
     def close(self) -> None:
         """Delete them all."""
-        shutil.rmtree(self._root, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
+        self._lock.close()
 
     def get(self, name: str) -> Upload:
         """Return one of them."""
@@ -109,7 +122,7 @@ class Uploads:
         """Return an empty one; delete the least recently used of many."""
         while len(self._all) >= KEPT:
             self.remove(min(self._all.values(), key=lambda upload: upload.used).name)
-        upload = Upload(Path(tempfile.mkdtemp(dir=self._root)))
+        upload = Upload(Path(tempfile.mkdtemp(dir=self.root)))
         (upload.folder / "log").mkdir()
         upload.scratch.mkdir()
         self._all[upload.name] = upload
@@ -153,8 +166,7 @@ class Uploads:
                     msg = f"no reader takes a file of this kind: {what}"
                     raise TraceError(msg, hint="upload it uncompressed, as .gz, or as a .tar.gz with one table")
             f.seek(0)
-            if start.startswith(b"\x1f\x8b"):
-                check_size(f, UNPACKED * self.most)
+            check_size(f, UNPACKED * self.most, packed=start.startswith(b"\x1f\x8b"))
 
 
 def stored_name(name: str, number: int, others: list[str]) -> str:
@@ -177,18 +189,33 @@ def stored_name(name: str, number: int, others: list[str]) -> str:
     return stored if stored not in others else f"file-{number}{ending}{packed}"
 
 
-def check_size(packed: BinaryIO, most: int) -> None:
-    """Decompress a gzip file block by block, and refuse it once it is larger than allowed."""
+def check_size(file: BinaryIO, most: int, *, packed: bool) -> None:
+    """Read a file block by block, decompressed, and refuse it once it has more bytes or lines than allowed."""
     from isal import igzip
 
-    size = 0
+    size = lines = 0
     try:
-        with igzip.open(packed, "rb") as f:
+        with igzip.open(file, "rb") if packed else contextlib.nullcontext(file) as f:
             while part := f.read(BLOCK):
-                size += len(part)
+                size, lines = size + len(part), lines + part.count(b"\n")
                 if size > most:
                     msg = f"the file decompresses to more than {most >> 20:,} MiB"
+                    raise TooLarge(msg, hint=READ_IT)
+                if lines > LINES:
+                    msg = f"a file on this page has at most {LINES:,} lines"
                     raise TooLarge(msg, hint=READ_IT)
     except (EOFError, OSError, ValueError) as e:
         msg = f"the archive is cut off or damaged: {e}"
         raise TraceError(msg, hint="upload it again") from None
+
+
+def sweep(folder: Path) -> None:
+    """Delete what servers of this user have left that were killed: nobody holds their lock."""
+    for left in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            status = left.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                continue
+            with (left / LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)

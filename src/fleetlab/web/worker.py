@@ -207,8 +207,8 @@ def _answer(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
         return {"error": f"internal error: {type(e).__name__}", "hint": "the terminal of `fleetlab web` says more"}
 
 
-def main(kind: str) -> None:
-    """Answer one request after the other, until the server ends."""
+def main(kind: str, uploads: str = "") -> None:
+    """Answer one request after the other, until the server ends; if that was killed, delete the `uploads` it left."""
     limit_resources(kind)
     # What a library prints must not come between the answers.
     channel = Channel(os.fdopen(os.dup(1), "w", encoding="utf-8"))
@@ -216,14 +216,14 @@ def main(kind: str) -> None:
     if kind != "read":
         _warm_up()
     channel.send({"ready": True})
-    next_request = _requests(channel)
+    next_request = _requests(channel, uploads)
     while True:
         request = next_request()
         channel.turn = request.get("turn", 0)
         channel.send(_answer(request, channel))
 
 
-def _requests(channel: Channel) -> Callable[[], dict[str, Any]]:
+def _requests(channel: Channel, uploads: str) -> Callable[[], dict[str, Any]]:
     """Return a function that waits for the next request; when the server ends, so does this process."""
     from queue import SimpleQueue
 
@@ -236,11 +236,25 @@ def _requests(channel: Channel) -> Callable[[], dict[str, Any]]:
                 channel.cancelled = message["stop"]
             else:
                 queue.put(message)
+        remove_left(uploads)
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     return queue.get
 
 
+def remove_left(uploads: str) -> None:
+    """Delete the uploads of a server that has ended; another of its processes may still be writing there."""
+    import shutil
+
+    if not uploads:
+        return
+    for _ in range(20):
+        shutil.rmtree(uploads, ignore_errors=True)
+        if not Path(uploads).exists():
+            return
+        time.sleep(0.1)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fleetlab.serving.server.batcher import Batcher, PendingPrediction, Prediction
 from fleetlab.serving.server.counts import ServerCounts
 from fleetlab.serving.server.errors import RequestError, client_gone, error_body
+from fleetlab.serving.server.hosts import KnownHosts
 from fleetlab.serving.server.inputs import parse_inputs
 from fleetlab.serving.server.limits import ServerLimits
 from fleetlab.serving.server.metrics import ServerMetrics, exposition
@@ -167,8 +168,8 @@ class GetRoute:
             await _send(send, e.status, e.body(), e.headers())
 
 
-def app(desk: ServerState) -> Router:
-    """All routes; a plain router, because middleware costs a tenth of each request."""
+def app(desk: ServerState, hosts: KnownHosts) -> ASGIApp:
+    """All routes, for known hosts; a plain router, because middleware costs a tenth of each request."""
     metrics = exposition([ServerMetrics(desk.counts, lambda: len(desk.batcher))])
 
     def ready() -> Response:
@@ -186,7 +187,13 @@ def app(desk: ServerState) -> Router:
         Route("/stats", GetRoute(lambda: JSONResponse(_about(desk)))),
         Route("/metrics", GetRoute(lambda: Response(metrics(), media_type="text/plain; version=0.0.4"))),
     ]
-    return Router(routes, redirect_slashes=False, default=_not_found)
+    router = Router(routes, redirect_slashes=False, default=_not_found)
+
+    async def known(scope: Scope, receive: Receive, send: Send) -> None:
+        host = next((value for name, value in scope["headers"] if name == b"host"), None)
+        await (router if host is None or hosts.accepts(host) else _unknown_host)(scope, receive, send)
+
+    return known
 
 
 def _about(desk: ServerState) -> dict[str, Any]:
@@ -205,6 +212,11 @@ def _about(desk: ServerState) -> dict[str, Any]:
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     hint = "/predict, /predict/batch, /health, /ready, /stats or /metrics"
     await _send(send, 404, error_body("not found", hint, "address"), [])
+
+
+async def _unknown_host(scope: Scope, receive: Receive, send: Send) -> None:
+    hint = "use the printed address; --allow-host NAME adds a name"
+    await _send(send, 421, error_body("not a host name of this server", hint, "host"), [CLOSE])
 
 
 async def _method_not_allowed(scope: Scope, send: Send, allowed: bytes) -> None:

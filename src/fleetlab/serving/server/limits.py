@@ -80,6 +80,8 @@ class ServeOptions(ServerLimits, ServedWork):
         Address to listen on; the default is reachable from this machine only.
     port
         Port; 0 chooses a free one, which the first line of output shows.
+    allow_host
+        Another host name that requests may use, as through a proxy; may be given many times.
     device
         cuda, cuda:N or cpu.
     tiny
@@ -94,6 +96,7 @@ class ServeOptions(ServerLimits, ServedWork):
 
     host: str = "127.0.0.1"
     port: int = 8000
+    allow_host: tuple[str, ...] = ()
     device: str = "cuda"
     tiny: bool = False
     set: tuple[str, ...] = ()

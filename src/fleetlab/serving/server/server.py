@@ -20,6 +20,7 @@ from fleetlab.devices.progress import Progress, print_progress
 from fleetlab.devices.start import large_import
 from fleetlab.serving.server.counts import ServerCounts
 from fleetlab.serving.server.errors import RequestError
+from fleetlab.serving.server.hosts import KnownHosts
 from fleetlab.serving.server.limits import ServeOptions, ServerLimits
 
 IDLE = 75  # s of keep-alive: longer than that of clients, so that no request meets a closing connection
@@ -40,7 +41,8 @@ def serve(options: ServeOptions, *, progress: Progress = print_progress) -> None
         load = partial(_load, options.work, words=options.set, **how)
         about = {"work": options.work, "url": _url(door), "device": options.device, "pid": os.getpid()}
         progress(f"loading {options.work} on {options.device}")
-        house = ServerRun(about, door, options, load, json=options.json)
+        hosts = KnownHosts(options.host, door.getsockname()[0], options.allow_host)
+        house = ServerRun(about, door, options, load, hosts, json=options.json)
         asyncio.run(house.run())
     if house.failure is not None:
         raise house.failure
@@ -60,8 +62,16 @@ class ServerRun:
     """A running server."""
 
     def __init__(
-        self, about: dict[str, Any], door: socket.socket, limits: ServerLimits, load: Callable[[], Any], *, json: bool
+        self,
+        about: dict[str, Any],
+        door: socket.socket,
+        limits: ServerLimits,
+        load: Callable[[], Any],
+        hosts: KnownHosts,
+        *,
+        json: bool,
     ) -> None:
+        self._hosts = hosts
         self._about, self._door, self._limits, self._load, self._json = about, door, limits, load, json
         self.counts = ServerCounts(limits.batch)
         self.failure: BenchError | None = None
@@ -106,7 +116,7 @@ class ServerRun:
 
         http: Any = partial(Connection, limits=self._limits, counts=self.counts)
         config = uvicorn.Config(
-            app(desk),
+            app(desk, self._hosts),
             http=http,
             loop="asyncio",
             ws="none",

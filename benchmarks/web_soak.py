@@ -1,0 +1,295 @@
+"""Does the page stay right and small for days? Random what-ifs by several visitors while its processes are killed.
+
+    python -m benchmarks.web_soak --what-ifs 3000 --kill-every 20
+
+Every answer is compared with the question (is it the one that was asked?), with earlier answers to the same question,
+and, for a sample, with a fresh simulation in another process without a page. Memory is that of the server and of its
+processes together, as the system counts it. A visitor who tries something every 10 s asks 2,880 times in 8 hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+MIB = 1 << 20
+TIMES = ("seconds", "cpu_seconds")  # differ from run to run
+ORDERS = ("fifo", "sjf", "smallest", "largest", "priority", "aging")
+BACKFILLS = ("greedy", "none", "easy")
+KINDS = ("T4", "P100", "MISC", "V100")
+UNLUCKY = "has ended twice"
+
+
+@dataclass
+class Soak:
+    """What was asked, and what came of it."""
+
+    what_ifs: int  # at most
+    minutes: float = math.inf  # after which none is asked any more
+    visitors: int = 4
+    workers: int = 2
+    kill_every: float = 20.0  # s, the mean
+    traces: int = 3
+    jobs: int = 2000
+    seed: int = 0
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)  # by question, without times
+    statuses: Counter[int] = field(default_factory=Counter)
+    mistakes: list[str] = field(default_factory=list)
+    unlucky: int = 0  # what-ifs whose process was killed twice
+    cancelled: int = 0
+    kills: int = 0
+    seconds: float = 0.0
+    server: list[float] = field(default_factory=list)  # MiB, at equal numbers of what-ifs
+    processes: list[float] = field(default_factory=list)
+    _next: int = 0
+    _until: float = math.inf
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> Soak:
+        """Ask all what-ifs, and return this."""
+        with _page(self.workers) as (host, pid):
+            began = time.monotonic()
+            self._until = began + 60 * self.minutes
+            threads = [threading.Thread(target=self._visit, args=(host, k)) for k in range(self.visitors)]
+            others = [
+                threading.Thread(target=self._watch, args=(pid,)),
+                threading.Thread(target=self._kill, args=(pid,)),
+            ]
+            for thread in threads + others:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self._over.set()
+            for thread in others:
+                thread.join()
+            self.seconds = time.monotonic() - began
+        return self
+
+    def question(self, draw: random.Random) -> dict[str, str]:
+        """Return a random what-if."""
+        words = {"v": "1", "trace": f"builtin:{self.jobs}:{draw.randrange(self.traces)}"}
+        if draw.random() < 0.7:
+            words["order"] = draw.choice(ORDERS)
+        if draw.random() < 0.5:
+            words["backfill"] = draw.choice(BACKFILLS)
+        if draw.random() < 0.8:
+            words["load"] = f"{draw.randrange(50, 400) / 100:g}"
+        if draw.random() < 0.3:
+            words["nodes"] = f"{draw.choice(KINDS)}+{draw.randrange(1, 60)}"
+        return words
+
+    def _visit(self, host: str, number: int) -> None:
+        draw = random.Random(f"{self.seed} {number}")
+        while True:
+            with self._lock:
+                if self._next >= self.what_ifs or time.monotonic() > self._until:
+                    return
+                self._next += 1
+            words, way = self.question(draw), draw.random()
+            try:
+                if way < 0.7:
+                    self._ask(host, number, words)
+                elif way < 0.9:
+                    self._follow(host, number, words)
+                else:
+                    self._give_up(host, number, words, draw.random())
+            except (OSError, ValueError) as e:
+                self.mistakes.append(f"{urlencode(words)}: {type(e).__name__}: {e}")
+
+    def _ask(self, host: str, number: int, words: dict[str, str]) -> None:
+        status, body = _request(host, f"/api/run?{urlencode(words)}", visitor=number)
+        self._take(words, status, json.loads(body))
+
+    def _follow(self, host: str, number: int, words: dict[str, str]) -> None:
+        question = json.dumps({"kind": "run", "link": urlencode(words)})
+        _, body = _request(host, "/api/operations", "POST", question, visitor=number)
+        state = json.loads(body)
+        if state["status"] == "running":
+            _, events = _request(host, f"/api/operations/{state['operation']}/events", visitor=number)
+            state = json.loads(events.decode().strip().rpartition("data: ")[2])
+        done = state["status"] == "done"
+        self._take(words, 200 if done else 503, state["result"] if done else state["error"])
+
+    def _give_up(self, host: str, number: int, words: dict[str, str], after: float) -> None:
+        """Start a what-if and cancel it."""
+        question = json.dumps({"kind": "run", "link": urlencode(words)})
+        _, body = _request(host, "/api/operations", "POST", question, visitor=number)
+        time.sleep(after / 4)
+        status, _ = _request(host, f"/api/operations/{json.loads(body)['operation']}", "DELETE", visitor=number)
+        with self._lock:
+            self.cancelled += 1
+            if status != 200:
+                self.mistakes.append(f"cancelling gave {status}")
+
+    def _take(self, words: dict[str, str], status: int, answer: dict[str, Any]) -> None:
+        """Check an answer against its question, and against earlier answers to it."""
+        key = urlencode(words)
+        answer = {name: value for name, value in answer.items() if name not in TIMES}
+        with self._lock:
+            self.statuses[status] += 1
+            if status != 200:
+                unlucky = UNLUCKY in str(answer.get("error"))
+                self.unlucky += unlucky
+                if not unlucky:
+                    self.mistakes.append(f"{key}: {status}: {answer}")
+            elif not _is_about(answer, words):
+                self.mistakes.append(f"{key}: the answer is about {answer['link']}")
+            elif self.answers.setdefault(key, answer) != answer:
+                self.mistakes.append(f"{key}: another answer than before")
+
+    # -- killing and measuring --------------------------------------------------------------------------------------
+
+    def _kill(self, pid: int) -> None:
+        draw = random.Random(f"{self.seed} kills")
+        while not self._over.wait(draw.expovariate(1 / self.kill_every)):
+            children = _children(pid)
+            if children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(draw.choice(children), signal.SIGKILL)
+                    self.kills += 1
+
+    def _watch(self, pid: int) -> None:
+        """Measure memory whenever a fortieth of the what-ifs has been asked."""
+        step, seen = max(1, self.what_ifs // 40), 0
+        while not self._over.wait(0.05):
+            if self._next // step > seen:
+                seen = self._next // step
+                self.server.append(_memory(pid))
+                self.processes.append(sum(map(_memory, _children(pid))))
+
+    # -- what came of it --------------------------------------------------------------------------------------------
+
+    def growth(self) -> float:
+        """Return by how many MiB the server grew from the second fifth to the last: medians of both."""
+        fifth = max(1, len(self.server) // 5)
+        return statistics.median(self.server[-fifth:]) - statistics.median(self.server[fifth : 2 * fifth])
+
+    def compare_with_fresh_runs(self, most: int) -> list[str]:
+        """Simulate a sample anew, without a page; return the questions whose answers differ."""
+        sample = random.Random(self.seed).sample(sorted(self.answers), min(most, len(self.answers)))
+        return [why for key in sample if (why := _differs(key, self.answers[key]))]
+
+
+def _is_about(answer: dict[str, Any], words: dict[str, str]) -> bool:
+    from fleetlab.web.link import Link
+
+    return bool(Link.of(answer["link"]) == Link.of(urlencode(words)))
+
+
+def _differs(key: str, answer: dict[str, Any]) -> str:
+    """Return what differs from `fleetlab.simulate`, or nothing."""
+    from urllib.parse import parse_qsl
+
+    import fleetlab
+
+    words: dict[str, Any] = dict(parse_qsl(key))
+    trace = words.pop("trace")
+    del words["v"]
+    if "load" in words:
+        words["load"] = float(words["load"])
+    fresh = {e.metric: e for e in fleetlab.simulate(fleetlab.Scenario.of(trace, **words)).summary()}
+    rows = {row["metric"]: row["now"] for row in answer["rows"]}
+    both = [name for name in rows if name in fresh]
+    wrong = [n for n in both if not _same(rows[n], fresh[n])]
+    return f"{key}: {wrong}" if wrong or len(both) < 3 else ""
+
+
+def _same(now: dict[str, Any], fresh: Any) -> bool:  # noqa: ANN401
+    """Compare value and interval; JSON has no word for a bound that is not known."""
+    pairs = [(now[name], getattr(fresh, name)) for name in ("value", "low", "high")]
+    return all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) if a is not None else not math.isfinite(b) for a, b in pairs
+    )
+
+
+@contextlib.contextmanager
+def _page(workers: int) -> Iterator[tuple[str, int]]:
+    command = [sys.executable, "-m", "fleetlab.cli", "web", "--port", "0", "--json", "--workers", str(workers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
+        assert page.stdout is not None
+        try:
+            yield urlsplit(json.loads(page.stdout.readline())["url"]).netloc, page.pid
+        finally:
+            page.terminate()
+
+
+def _request(host: str, path: str, method: str = "GET", body: str | None = None, *, visitor: int) -> tuple[int, bytes]:
+    connection = HTTPConnection(host, timeout=300)
+    try:
+        kind = {"Content-Type": "application/json"} if body is not None else {}
+        connection.request(method, path, body, {"Fleetlab-Visitor": f"visitor-{visitor}", **kind})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def _memory(pid: int) -> float:
+    """Return the resident memory of a process in MiB; 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next((int(line.split()[1]) * 1024 / MIB for line in lines if line.startswith("VmRSS")), 0.0)
+    return 0.0
+
+
+def main() -> None:
+    """Run it and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--what-ifs", type=int, default=3000)
+    parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument("--kill-every", type=float, default=20.0)
+    parser.add_argument("--fresh", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    soak = Soak(arguments.what_ifs, arguments.minutes, kill_every=arguments.kill_every, seed=arguments.seed).run()
+    differ = soak.compare_with_fresh_runs(arguments.fresh)
+    rows = {
+        "what-ifs": soak.statuses.total() + soak.cancelled,
+        "different ones": len(soak.answers),
+        "statuses": dict(soak.statuses),
+        "cancelled": soak.cancelled,
+        "kills": soak.kills,
+        "killed twice (503)": soak.unlucky,
+        "wrong or mixed": len(soak.mistakes),
+        "compared with fresh runs": min(arguments.fresh, len(soak.answers)),
+        "that differ": len(differ),
+        "seconds": round(soak.seconds),
+        "server, MiB": [round(m) for m in soak.server],
+        "processes, MiB": [round(m) for m in soak.processes],
+        "growth of the server, MiB": round(soak.growth(), 1),
+    }
+    for name, value in rows.items():
+        print(f"{name}: {value}")
+    for mistake in (soak.mistakes + differ)[:20]:
+        print(mistake)
+    sys.exit(1 if soak.mistakes or differ else 0)
+
+
+if __name__ == "__main__":
+    main()
