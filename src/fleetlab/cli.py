@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError, MissingArgumentError
 
-from fleetlab.commands import demand, describe, pages, plan, simulate, sweep, theory, traces, tune
+from fleetlab.commands import demand, describe, explain, pages, plan, simulate, sweep, theory, traces, tune
 from fleetlab.commands.bench import bench
 from fleetlab.commands.share import share
 from fleetlab.commands.words import examples, open_desk, version, whole_numbers
@@ -34,7 +34,7 @@ app = App(
 )
 app.command(bench)
 app.command(share)
-for room in (sweep, traces, describe, simulate, demand, theory, plan, tune, pages):
+for room in (sweep, traces, describe, explain, simulate, demand, theory, plan, tune, pages):
     open_desk(app, room.desk)
 
 

@@ -25,7 +25,7 @@ from fleetlab.sim.ledger.reasons import (
     replay_waits,
 )
 from fleetlab.sim.ledger.rules import Looks, alike, anew, first_after
-from fleetlab.sim.ledger.waits import Waits, waits
+from fleetlab.sim.ledger.waits import Charged, Waits, waits
 from fleetlab.sim.queue_tables import no_quotas
 from fleetlab.sim.quota import copied
 from fleetlab.sim.schedule import Played, Segments
@@ -50,19 +50,19 @@ def ledger(world: World, played: Played, *, within: tuple[float, float] | None =
 
     `within` counts those between two times only, and none in which a job may not start yet.
     """
-    waiting, runs = _waiting(world, played, within), run_table(world, played.runs(world.first))
-    _replay(world, played, waiting, runs, None)
+    waiting, runs = waiting_of(world, played, within), run_table(world, played.runs(world.first))
+    replay(world, played, waiting, runs, None)
     return waiting.ledger
 
 
 def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
-    waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
     sample = _sample(world, waiting.waits, runs, pairs, seed)
     sample[world.frame["job"].to_numpy() < 0] = False
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
     holding = _holding(world, waiting.waits, keys, sample)
-    _replay(world, played, waiting, runs, holding)
+    replay(world, played, waiting, runs, holding)
     rows = np.flatnonzero(sample)
     seconds = np.rint(holding.seconds[rows] / TICK) * TICK  # on the tick, so that they add up
     wait = np.bincount(waiting.waits.job, waiting.waits.end - waiting.waits.begin, minlength=len(world.submit))
@@ -72,10 +72,16 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     return Holders(rows, seconds, np.maximum(holding.by_user, 0.0))
 
 
-def _replay(world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None) -> None:
-    rules = None if played.rules is None else anew(played.rules, waiting.waits, len(waiting.groups))
+def replay(
+    world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None,
+    jobs: Records | None = None,
+) -> None:  # fmt: skip
+    """Replay a schedule and charge what waits; `jobs` are the waits that tell a job of each group, else those."""
+    rules = None
+    if played.rules is not None:
+        rules = anew(played.rules, waiting.waits if jobs is None else jobs, len(waiting.groups))
     with compile_notice():
-        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding, rules)
+        replay_waits(runs, switches_of(played), waiting, _nodes(world, played), holding, rules)
 
 
 def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) -> NDArray[np.bool_]:
@@ -112,9 +118,13 @@ def _zeros(*shape: int) -> Ints:
     return np.zeros(shape, dtype=np.int64)
 
 
-def _waiting(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
+def waiting_of(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
+    """Return what waits, before anything is replayed."""
     every = waits(world, played).of(world.frame["job"].to_numpy() >= 0)
-    intervals, unseen, seconds = _unseen(world, played, every)
+    intervals, unseen, charged = explained(world, played, every)
+    seconds = np.zeros((len(world.submit), COUNT))
+    for known, reason in charged:
+        np.add.at(seconds[:, reason], known.job, known.end - known.begin)
     if played.admitted is not None:
         intervals, _ = intervals.split(played.admitted[intervals.job])
         unseen = intervals.begin < world.submit[intervals.job]
@@ -150,37 +160,36 @@ def _groups(world: World, played: Played, intervals: Waits, unseen: Bools) -> tu
     return groups, group[intervals.job] + (unseen + 2 * outside) * kinds
 
 
-def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, Floats]:
-    """Return intervals that the schedule explains, in which the scheduler has not looked, and seconds by other reasons.
+def explained(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, list[Charged]]:
+    """Return intervals that the schedule explains, in which the scheduler has not looked, and those of known reasons.
 
     A scheduler that looks in cycles first looks at `submit`. Slurm's loops look again and again: where a job fits, it
     is the scheduler that keeps it waiting from when something was freed after the last look that left it waiting.
     """
-    seconds = np.zeros((len(world.submit), COUNT))
     if played.looks is None:
-        return *every.split(world.submit[every.job]), seconds
+        return *every.split(world.submit[every.job]), []
     looks, runs = played.looks, played.runs(world.first)
     eligible = np.minimum(every.of_run(looks.eligible, looks.last_eligible), every.end)
     begin = np.maximum(every.begin, eligible)
-    np.add.at(seconds[:, BY_ELIGIBLE], every.job, begin - every.begin)
+    charged = [(replace(every, end=begin).rows(np.flatnonzero(begin > every.begin)), BY_ELIGIBLE)]
     later = np.flatnonzero(begin < every.end)
     may_start = replace(every, begin=begin).rows(later[np.lexsort((every.job[later], begin[later]))])
-    may_start = _within_minutes(may_start, looks, seconds)
+    may_start, at_limit = _within_minutes(may_start, looks)
+    charged += at_limit
     looked = may_start.of_run(looks.looked, looks.last_looked)
     since = np.where(np.isinf(looked), looked, first_after(looked, _freed(played, runs)))
     intervals, seen = may_start.split(since)
-    return intervals, ~seen, seconds
+    return intervals, ~seen, charged
 
 
-def _within_minutes(waits: Waits, looks: Looks, seconds: Floats) -> Waits:
-    """Charge the time in which loops found jobs at limits on minutes, and return the rest."""
+def _within_minutes(waits: Waits, looks: Looks) -> tuple[Waits, list[Charged]]:
+    """Return the waits without the time in which loops found jobs at limits on minutes, and that time."""
     if not (looks.limited_since < looks.limited_until).any():
-        return waits
+        return waits, []
     for bound in (looks.limited_since, looks.limited_until):
         waits, _ = waits.split(bound[waits.job])
     at_limit = (looks.limited_since[waits.job] <= waits.begin) & (waits.end <= looks.limited_until[waits.job])
-    np.add.at(seconds[:, BY_LIMIT], waits.job[at_limit], (waits.end - waits.begin)[at_limit])
-    return waits.rows(np.flatnonzero(~at_limit))
+    return waits.rows(np.flatnonzero(~at_limit)), [(waits.rows(np.flatnonzero(at_limit)), BY_LIMIT)]
 
 
 def _freed(played: Played, runs: Segments) -> Floats:
@@ -208,7 +217,7 @@ def _nodes(world: World, played: Played) -> Nodes:
     )  # fmt: skip
 
 
-def _switches(played: Played) -> Switches:
+def switches_of(played: Played) -> Switches:
     """Return when nodes begin and cease to take jobs: as they come up and go down, are drained and resume."""
     if played.up is None:
         return Switches(np.zeros(0), _zeros(0), _zeros(0))

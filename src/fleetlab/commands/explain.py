@@ -1,0 +1,109 @@
+"""The command that tells the story of one job."""
+
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+import fleetlab
+from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of
+from fleetlab.commands.words import examples, say_saved
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fleetlab.studies.explain import Explanation
+
+desk = App()
+WIDTH = 80  # columns of the text
+ROWS = 6  # of a table on a terminal; --json has 20
+TABLES = {
+    "holders": ("held what it lacked", ("job", "user", "GPUs", "held by", "wait", "GPU-hours")),
+    "overtakers": ("came later, started earlier", ("job", "user", "GPUs", "how", "GPU-hours")),
+    "neighbors": ("shared its GPUs", ("job", "user", "GPUs shared", "together", "share of run")),
+    "what would have started it sooner": ("what would have started it sooner", ("change", "wait", "wait change",
+                                                                                "verdict")),
+}  # fmt: skip
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab explain my-trace 4711",
+        "fleetlab explain my-trace user=ann",
+        "fleetlab explain my-trace --longest 10",
+        "fleetlab explain builtin:2000 job-196 --load 3 --backfill easy --out job-196.html",
+        "fleetlab explain my-trace 4711 --json > story.json",
+    )
+)
+def explain(
+    trace: TraceName,
+    job: str = "",
+    *,
+    longest: Annotated[int, Parameter(show_default=False)] = 0,
+    what_if: bool = True,
+    options: ScenarioOptions = DEFAULTS,
+    out: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Tell the story of one job: why it waited when, who held what it needed, what would have started it sooner.
+
+    Parameters
+    ----------
+    job
+        The log's own id of the job, or its number (#12); user=NAME, group=NAME, app=NAME or queue=NAME lists the jobs
+        that are meant, with their waits.
+    longest
+        List so many of the jobs, the longest waits first.
+    what_if
+        Simulate the job again with other requests: GPU type, size, partition, queue, time limit (default: yes).
+    out
+        Write a page (HTML) with the strip of its life as a figure.
+    """
+    from fleetlab._screen import progress, show
+    from fleetlab.core.files import may_write
+    from fleetlab.studies.explain import Explanation
+
+    may_write(out)
+    with progress("runs") as bar:
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.explain(scenario, job=job, longest=longest, what_if=what_if, progress=bar)
+    if out is not None:
+        fleetlab.report(result, out, title=f"Job {result.provenance.settings.get('job', 'search')}")
+    if json or not isinstance(result, Explanation):
+        show(result, json=json, columns=result.tables()["jobs"].columns if not json else ())
+    else:
+        _print(result)
+    if out is not None:
+        say_saved(out)
+
+
+def _print(result: "Explanation") -> None:
+    """Print a story that fits 80 columns."""
+    from fleetlab._screen import cell, table
+    from fleetlab.studies.explain.strip import strip_text
+
+    covered = (result.coverage.line,) if result.coverage is not None else ()
+    for sentence in (*covered, *result.findings):
+        print("\n".join(wrap(cell(sentence, widest=10_000), WIDTH, subsequent_indent="  ")))
+    if result.story is not None and (strip := strip_text(result.story)):
+        print("\n" + "\n".join(strip))
+    frames = result.tables()
+    for name, (title, columns) in TABLES.items():
+        if name in frames:
+            print(f"\n{title}")
+            print(table(_narrow(frames[name], columns), ROWS))
+    if result.notes:
+        print("\nnotes")
+        for note in result.notes:
+            print("\n".join(wrap(f"- {cell(note, widest=1000)}", WIDTH, subsequent_indent="  ")))
+
+
+def _narrow(frame: "pl.DataFrame", columns: tuple[str, ...]) -> "pl.DataFrame":
+    """Return the columns that a terminal has room for; a job by the log's own id, where it has one."""
+    import polars as pl
+
+    if "name" in frame.columns:
+        number = pl.when(pl.col("job").is_null()).then(pl.lit("from before")).otherwise(pl.format("#{}", "job"))
+        frame = frame.with_columns(job=pl.coalesce("name", number))
+    return frame.select(name for name in columns if name in frame.columns)
