@@ -6,7 +6,11 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import Cluster, Workload, WorkloadError
+from fleetlab import Cluster, Scenario, Workload, WorkloadError
+from fleetlab.core.progress import silent
+from fleetlab.report.draw import ready, svg
+from fleetlab.studies.explain.scene import scene_of
+from fleetlab.studies.explain.strip import letters, strip_figure, strip_text
 
 FOUR = Cluster.uniform(1, 4, gpu_type="A")
 
@@ -113,6 +117,80 @@ def test_neighbors_on_the_same_gpu_slow_it_and_are_named():
     ran = told.story.fate["end"]
     assert beside["together, s"] == ran > 100
     assert f"ran at {10000 / ran:.0f} % of the speed it has alone" in " ".join(told.findings)
+
+
+def test_what_the_log_recorded_stands_beside_it():
+    jobs = workload(submit=[0.0, 1.0], runtime=[5.0, 5.0], gpu_milli=[4000, 4000], start=[0.0, 7.0], end=[5.0, 12.0])
+    told = fleetlab.explain(jobs, FOUR, job=1)
+    assert told.story.wait == 4.0
+    assert told.to_json()["job"]["recorded"] == {"start": 7.0, "end": 12.0, "wait": 6.0}
+    assert "The log recorded a wait of 6 s for it" in " ".join(told.findings)
+
+
+def test_a_queue_with_quota_left_and_a_shorter_estimate_are_tried():
+    queues = {"column": "queue", "queue": [{"name": "full", "limits": {"resources": {"gpu": 2}}}, {"name": "free"}]}
+    jobs = workload(
+        submit=[0.0, 1.0, 1.5], runtime=[10.0, 6.0, 1.0], gpu_milli=[2000, 2000, 1000], queue=["full", "full", "free"]
+    )
+    told = fleetlab.explain(jobs, FOUR, job=1, queues=queues)
+    assert told.tables()["segments"].select("from", "until", "reason").rows() == [(1.0, 10.0, "quota")]
+    tried = told.tables()["what would have started it sooner"]
+    assert tried.row(0)[:3] == ("queue free", "queue", 1.0)
+    # EASY believes estimates: B reserves 10 s; C, believed to take 9 s, would delay it, with half of that it does not.
+    estimate = pl.Series([10.0, 6.0, 9.0])
+    told = fleetlab.explain(three_jobs(), FOUR, job=2, backfill="easy", estimate=estimate)
+    assert told.tables()["segments"].select("from", "until", "reason").rows() == [
+        (2.0, 10.0, "reservation"), (10.0, 16.0, "gpu"),
+    ]  # fmt: skip
+    tried = told.tables()["what would have started it sooner"]
+    assert tried.row(0)[:5] == ("estimate 5 s instead of 9 s", "limit", 2.0, 0.0, -14.0)
+
+
+# -- the strip ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_character_of_the_strip_stands_for_what_took_most_of_its_time():
+    told = fleetlab.explain(three_jobs(), FOUR, job=2, backfill="none")  # 8 s, 6 s, and it runs 5 s
+    strip, axis, *legend = strip_text(told.story, width=19)
+    assert strip == "h" * 8 + "g" * 6 + "=" * 5
+    assert axis == "0" + "19 s".rjust(18)
+    assert [line.replace("\u00a0", " ") for line in legend] == [
+        "h head_of_line 8 s",
+        "g gpu 6 s   = runs 5 s"[:9],
+        "= runs 5 s",
+    ]
+    assert len(set(letters().values())) == len(letters())
+
+
+def test_the_figure_has_a_bar_for_each_stretch_and_is_drawn():
+    told = fleetlab.explain(three_jobs(), FOUR, job=2, backfill="none")
+    figure = strip_figure(told.story)
+    assert figure.frame.select("x", "low", "high", "y").rows() == [
+        ("head_of_line", 0.0, 8.0, 8.0), ("gpu", 8.0, 14.0, 6.0), ("runs", 14.0, 19.0, 5.0),
+    ]  # fmt: skip
+    assert figure.alt == "head_of_line 8 s; gpu 6 s; runs 5 s"
+    drawing = svg(ready(figure), whole=True)
+    assert all(name in drawing for name in ("head_of_line", "gpu", "runs", "time since it was submitted, s"))
+    assert drawing.count("Z") == 3  # one closed bar each
+
+
+# -- large logs --------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_large_log_the_days_around_the_job_are_simulated():
+    days = 12
+    arrivals = [3600.0 * k for k in range(24 * days)]
+    jobs = workload(submit=arrivals, runtime=[5400.0] * len(arrivals), gpu_milli=[3000] * len(arrivals))
+    scenario = Scenario.of(jobs, Cluster.uniform(2, 4))
+    job = 24 * 8 + 5
+    whole, part = (scene_of(scenario, job, silent, large=most) for most in (10**6, 100))
+    assert whole.notes == ()
+    assert "of 288 jobs, the 72 that were submitted from 24 h before to 2 days after it" in part.notes[0]
+    fates = [scene.result.jobs.filter(pl.col("job") == scene.job).row(0, named=True) for scene in (whole, part)]
+    assert [fate["wait"] for fate in fates] == [0.0, 0.0]
+    begin = float(part.scenario.begin)
+    assert fates[1]["start"] + begin == fates[0]["start"]
+    assert fates[0]["gpu_milli"] == fates[1]["gpu_milli"]
 
 
 # -- searches ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName
 from fleetlab.commands.words import examples, say_saved
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
 
     from fleetlab.studies.explain import Explanation
@@ -69,7 +71,7 @@ def explain(
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.explain(scenario, job=job, longest=longest, what_if=what_if, progress=bar)
     if out is not None:
-        fleetlab.report(result, out, title=f"Job {result.provenance.settings.get('job', 'search')}")
+        fleetlab.report(result, out, title=_title(result.provenance.settings))
     if json or not isinstance(result, Explanation):
         show(result, json=json, columns=result.tables()["jobs"].columns if not json else ())
     else:
@@ -78,9 +80,14 @@ def explain(
         say_saved(out)
 
 
+def _title(settings: "Mapping[str, object]") -> str:
+    return f"Why {settings['job']} waited" if "job" in settings else "The longest waits"
+
+
 def _print(result: "Explanation") -> None:
     """Print a story that fits 80 columns."""
     from fleetlab._screen import cell, table
+    from fleetlab.core.words import WORDS, as_options
     from fleetlab.studies.explain.strip import strip_text
 
     covered = (result.coverage.line,) if result.coverage is not None else ()
@@ -96,7 +103,8 @@ def _print(result: "Explanation") -> None:
     if result.notes:
         print("\nnotes")
         for note in result.notes:
-            print("\n".join(wrap(f"- {cell(note, widest=1000)}", WIDTH, subsequent_indent="  ")))
+            text = cell(as_options(note, WORDS), widest=1000)
+            print("\n".join(wrap(f"- {text}", WIDTH, subsequent_indent="  ")))
 
 
 def _narrow(frame: "pl.DataFrame", columns: tuple[str, ...]) -> "pl.DataFrame":

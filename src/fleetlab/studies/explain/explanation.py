@@ -17,9 +17,11 @@ from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import SimResult, simulate
 from fleetlab.studies.explain.alternatives import Alternative, alternatives, changed
+from fleetlab.studies.explain.scene import Scene, scene_of
 from fleetlab.studies.explain.search import find_jobs, names_of
 from fleetlab.studies.explain.sentences import findings
 from fleetlab.studies.explain.story import Story, request_text, story_of
+from fleetlab.studies.explain.strip import strip_figure
 
 LISTED = 20  # candidates, unless told
 HOUR = 3600.0
@@ -81,11 +83,11 @@ def explain(
         )
     names = names_of(scenario)
     found = find_jobs(scenario, str(job), names) if str(job).strip() else None
-    progress("simulations", 0, 0.0)
-    result = simulate(scenario)
+    progress("simulation", 0, 0.0)
     if longest or found is None or len(found) > 1:
-        return _candidates(result, scenario, names, found, longest or LISTED)
-    return _explanation(scenario, result, found[0], names, what_if=what_if, progress=progress)
+        return _candidates(simulate(scenario, progress=progress), scenario, names, found, longest or LISTED)
+    scene = scene_of(scenario, found[0], progress)
+    return _explanation(scene, what_if=what_if, progress=progress)
 
 
 def _candidates(
@@ -117,9 +119,8 @@ def _main_reason(row: dict[str, float]) -> str:
     return first if reasons[first] > 0 else ""
 
 
-def _explanation(
-    scenario: Scenario, result: SimResult, job: int, names: pl.DataFrame, *, what_if: bool, progress: Progress
-) -> Explanation:
+def _explanation(scene: Scene, *, what_if: bool, progress: Progress) -> Explanation:
+    scenario, result, job, names = scene.scenario, scene.result, scene.job, names_of(scene.scenario)
     own = names.filter(pl.col("job") == job)["name"]
     called = own[0] if len(own) else str(job)
     refused = result.refused.filter(pl.col("job") == job)
@@ -133,10 +134,12 @@ def _explanation(
               "placement": story.runs, "neighbors": story.neighbors}  # fmt: skip
     if tried is not None:
         frames["what would have started it sooner"] = tried
+    strip = strip_figure(story)
     return Explanation(
         _provenance(scenario, {"job": called}), findings(story, tried, scenario),
         (Estimate.exact("wait", story.wait, "s"),), {name: f for name, f in frames.items() if f.height},
-        notes=_notes(scenario, result), coverage=result.coverage, story=story,
+        {"strip": strip} if strip is not None else {},
+        notes=(*scene.notes, *_notes(scenario, result)), coverage=result.coverage, story=story,
     )  # fmt: skip
 
 

@@ -7,13 +7,15 @@ from textwrap import wrap
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import duration
+from fleetlab.core.durations import duration, readable_unit
 from fleetlab.studies.explain.story import Story
 
 WIDTH = 78  # characters of a strip
 RUNS, IDLE = "=", " "
 RUNNING = "runs"  # the name of this part of a strip
+START_UP = next(name for name in REASONS.names if name.startswith("start"))
 
 
 def letters() -> dict[str, str]:
@@ -33,18 +35,12 @@ def parts(story: Story) -> pl.DataFrame:
     """Return the strip: from, until and what it did then, which is a wait reason or that it ran."""
     waits = story.segments.select("from", "until", "reason")
     runs = story.runs.select("from", "until").unique(maintain_order=True)
-    latency = waits.filter(pl.col("reason") == START_UP)
-    ran = runs.with_columns(reason=pl.lit(RUNNING)).with_columns(
-        # What it took to start up belongs to its wait, though its GPUs were allocated.
-        pl.when(pl.col("from").is_in(latency["from"].implode()))
-        .then(pl.col("from").replace_strict(latency["from"], latency["until"], default=None))
-        .otherwise("from")
-        .alias("from")
+    # What it took to start up belongs to its wait, though its GPUs were allocated.
+    begins = waits.filter(pl.col("reason") == START_UP).select("from", pl.col("until").alias("later"))
+    ran = runs.join(begins, on="from", how="left", maintain_order="left").select(
+        pl.coalesce("later", "from").alias("from"), "until", reason=pl.lit(RUNNING)
     )
     return pl.concat([waits, ran.drop_nulls("until")]).sort("from", maintain_order=True)
-
-
-START_UP = next(name for name in REASONS.names if name.startswith("start"))
 
 
 def strip_text(story: Story, *, width: int = WIDTH) -> list[str]:
@@ -70,3 +66,20 @@ def strip_text(story: Story, *, width: int = WIDTH) -> list[str]:
     total = duration(end - begin)
     axis = "0" + total.rjust(width - 1)
     return ["".join(strip), axis, *wrap("   ".join(x.replace(" ", "\u00a0") for x in legend), width)]
+
+
+def strip_figure(story: Story) -> Figure | None:
+    """Return the strip as a figure, one row a reason and one for its runs; None where nothing took time."""
+    rows = parts(story).filter(pl.col("until") > pl.col("from"))
+    if not rows.height:
+        return None
+    begin, end = float(rows["from"][0]), float(rows["until"].max())  # type: ignore[arg-type]
+    unit, length = readable_unit(end - begin)
+    sums = rows.group_by("reason", maintain_order=True).agg((pl.col("until") - pl.col("from")).sum().alias("s"))
+    frame = rows.join(sums, on="reason", how="left", maintain_order="left").select(
+        x="reason", y=pl.col("s") / length, low=(pl.col("from") - begin) / length,
+        high=(pl.col("until") - begin) / length,
+        series=pl.when(pl.col("reason") == RUNNING).then(pl.lit(RUNNING)).otherwise(pl.lit("waits")),
+    )  # fmt: skip
+    alt = "; ".join(f"{name} {duration(seconds)}" for name, seconds in sums.iter_rows())
+    return Figure("Its life", "span", frame, "", f"time since it was submitted, {unit}", alt)
