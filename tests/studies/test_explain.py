@@ -47,6 +47,17 @@ def test_without_backfill_the_third_waits_behind_the_head():
     assert "No job that came later started before it" in " ".join(told.findings)
 
 
+def test_who_comes_later_and_is_shorter_is_ahead_by_the_order_not_backfilled():
+    # The first runs 4 s. Of those behind it the shorter one, which comes last, goes first.
+    jobs = workload(submit=[0.0, 1.0, 2.0], runtime=[4.0, 9.0, 3.0], gpu_milli=[4000, 4000, 4000])
+    told = fleetlab.explain(jobs, FOUR, job=1, order="sjf")
+    assert told.tables()["overtakers"].select("job", "start", "how").rows() == [(2, 4.0, "ahead of it by the order")]
+    assert "all of them ahead of it by the order" in " ".join(told.findings)
+    assert dict(told.tables()["holders"].select("job", "held by").iter_rows()) == {0: "ran_before", 2: "ahead"}
+    fair = fleetlab.explain(three_jobs(), FOUR, job=1, order="fair")  # shares change with time
+    assert fair.tables()["overtakers"].select("job", "how").rows() == [(2, "submitted after it")]
+
+
 def test_a_job_that_did_not_wait_says_so():
     told = fleetlab.explain(three_jobs(), FOUR, job=0)
     assert "It did not wait: it started at once." in told.findings

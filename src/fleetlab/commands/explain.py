@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from fleetlab.studies.explain import Explanation
+    from fleetlab.studies.explain import Candidates, Explanation
+    from fleetlab.studies.explain.story import Story
 
 desk = App()
 WIDTH = 80  # columns of the text
 ROWS = 6  # of a table on a terminal; --json has 20
+LISTED = 40  # jobs of a search
 TABLES = {
+    "jobs": ("jobs", ("job", "user", "group", "submit", "GPUs", "wait", "main reason")),
     "holders": ("held what it lacked", ("job", "user", "GPUs", "held by", "wait", "GPU-hours")),
     "overtakers": ("came later, started earlier", ("job", "user", "GPUs", "how", "GPU-hours")),
-    "neighbors": ("shared its GPUs", ("job", "user", "GPUs shared", "together", "share of run")),
+    "neighbors": ("shared its GPUs", ("job", "user", "GPUs shared", "together, s", "share of run")),
     "what would have started it sooner": ("what would have started it sooner", ("change", "wait", "wait change",
                                                                                 "verdict")),
 }  # fmt: skip
@@ -72,10 +75,10 @@ def explain(
         result = fleetlab.explain(scenario, job=job, longest=longest, what_if=what_if, progress=bar)
     if out is not None:
         fleetlab.report(result, out, title=_title(result.provenance.settings))
-    if json or not isinstance(result, Explanation):
-        show(result, json=json, columns=result.tables()["jobs"].columns if not json else ())
+    if json:
+        show(result, json=True)
     else:
-        _print(result)
+        _print(result, result.story if isinstance(result, Explanation) else None)
     if out is not None:
         say_saved(out)
 
@@ -84,8 +87,8 @@ def _title(settings: "Mapping[str, object]") -> str:
     return f"Why {settings['job']} waited" if "job" in settings else "The longest waits"
 
 
-def _print(result: "Explanation") -> None:
-    """Print a story that fits 80 columns."""
+def _print(result: "Explanation | Candidates", story: "Story | None") -> None:
+    """Print a story, or a list of jobs, in 80 columns."""
     from fleetlab._screen import cell, table
     from fleetlab.core.words import WORDS, as_options
     from fleetlab.studies.explain.strip import strip_text
@@ -93,13 +96,14 @@ def _print(result: "Explanation") -> None:
     covered = (result.coverage.line,) if result.coverage is not None else ()
     for sentence in (*covered, *result.findings):
         print("\n".join(wrap(cell(sentence, widest=10_000), WIDTH, subsequent_indent="  ")))
-    if result.story is not None and (strip := strip_text(result.story)):
+    if story is not None and (strip := strip_text(story)):
         print("\n" + "\n".join(strip))
     frames = result.tables()
     for name, (title, columns) in TABLES.items():
         if name in frames:
             print(f"\n{title}")
-            print(table(_narrow(frames[name], columns), ROWS))
+            frame = frames[name].select(c for c in columns if c in frames[name].columns)
+            print(table(_named(frame, frames[name]), ROWS if story is not None else LISTED))
     if result.notes:
         print("\nnotes")
         for note in result.notes:
@@ -107,11 +111,12 @@ def _print(result: "Explanation") -> None:
             print("\n".join(wrap(f"- {text}", WIDTH, subsequent_indent="  ")))
 
 
-def _narrow(frame: "pl.DataFrame", columns: tuple[str, ...]) -> "pl.DataFrame":
-    """Return the columns that a terminal has room for; a job by the log's own id, where it has one."""
+def _named(frame: "pl.DataFrame", whole: "pl.DataFrame") -> "pl.DataFrame":
+    """Return a table whose jobs are called by the log's own id, where it has one."""
     import polars as pl
 
-    if "name" in frame.columns:
-        number = pl.when(pl.col("job").is_null()).then(pl.lit("from before")).otherwise(pl.format("#{}", "job"))
-        frame = frame.with_columns(job=pl.coalesce("name", number))
-    return frame.select(name for name in columns if name in frame.columns)
+    if "job" not in frame.columns:
+        return frame
+    number = pl.when(pl.col("job").is_null()).then(pl.lit("from before")).otherwise(pl.format("#{}", "job"))
+    names = whole["name"] if "name" in whole.columns else pl.Series([None] * whole.height, dtype=pl.String)
+    return frame.with_columns(job=pl.coalesce(names, number))

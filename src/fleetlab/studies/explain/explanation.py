@@ -106,7 +106,8 @@ def _candidates(
     empty = [name for name in ("name", "user", "group") if table[name].null_count() == table.height]
     count = jobs.height if found is None else len(found)
     left = "" if found is None or len(found) == jobs.height else f", {len(found) - jobs.height:,} of which are left out"
-    sentence = f"{plural(count, 'job')}{left}; the {plural(table.height, 'longest wait')} of them, one job each."
+    which = "the longest waits first" if table.height >= jobs.height else f"the {table.height} longest waits of them"
+    sentence = f"{plural(count, 'job')}{left}; {which}."
     return Candidates(
         _provenance(scenario, {"longest": most}), (sentence,), frames={"jobs": table.drop(empty)},
         notes=_notes(scenario, result), coverage=result.coverage,

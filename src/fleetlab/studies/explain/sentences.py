@@ -9,7 +9,7 @@ import polars as pl
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import HOLDERS, REASONS
 from fleetlab.core.durations import duration, plural
-from fleetlab.studies.explain.story import BACKFILLED, Story, clock_time, request_text
+from fleetlab.studies.explain.story import AHEAD, BACKFILLED, Story, clock_time, request_text
 
 SHARE = 0.005  # of the wait: less is not worth a sentence
 NAMED = 3  # holders by name
@@ -80,7 +80,8 @@ def _overtaken(story: Story) -> str:
     if not count:
         return "" if story.wait == 0 else "No job that came later started before it on nodes that it could use."
     first = story.overtakers.row(0, named=True)
-    backfilled = f", {behind:,} of them {BACKFILLED} (backfilled)" if behind else ", all of them ahead by the order"
+    ranked = ", all of them ahead of it by the order" if first["how"] == AHEAD else ""
+    backfilled = f", {behind:,} of them {BACKFILLED} (backfilled)" if behind else ranked
     largest = f"the largest is {called(first['job'], first['name'], first['user'])}, {plural(first['GPUs'], 'GPU')}"
     return (
         f"{plural(count, 'job')} that came later started before it on nodes that it could use{backfilled}; {largest}."

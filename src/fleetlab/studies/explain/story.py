@@ -19,6 +19,7 @@ from fleetlab.sim import SimResult
 LISTED = 20  # holders and overtakers in a table
 HOUR, DAY = 3600.0, 86_400.0
 BACKFILLED, AHEAD = "behind it in the queue", "ahead of it by the order"
+LATER = "submitted after it"  # where ranks change with time, nobody is ahead or behind for good
 GPUS = pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / WHOLE
 
 
@@ -72,7 +73,7 @@ def story_of(result: SimResult, job: int, workload: Workload, names: pl.DataFram
     ).with_columns(meaning=meaning)  # fmt: skip
     others = result.blockers(job).join(_who(result, names), on="row", how="left", maintain_order="left")
     holding = _holders(others.filter(pl.col("seconds") > 0))
-    passed = _overtakers(others, fate)
+    passed = _overtakers(others, fate, ranked=result.played.keys is not None)
     own = names.filter(pl.col("job") == job)["name"]
     runs, beside = _runs(result, job, names)
     counts = {
@@ -100,17 +101,17 @@ def _holders(others: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _overtakers(others: pl.DataFrame, fate: dict[str, Any]) -> pl.DataFrame:
+def _overtakers(others: pl.DataFrame, fate: dict[str, Any], *, ranked: bool) -> pl.DataFrame:
     """Return the runs of jobs that came later and began while it waited, the most GPU time first."""
     later = (pl.col("submit") > fate["submit"]) | ((pl.col("submit") == fate["submit"]) & (pl.col("job") > fate["job"]))
     meanwhile = pl.col("holder") != HOLDERS.names[0]
-    behind = pl.col("holder") == HOLDERS.names[2]
+    behind = pl.when(pl.col("holder") == HOLDERS.names[2]).then(pl.lit(BACKFILLED)).otherwise(pl.lit(AHEAD))
     return (
         others.filter(later & meanwhile & pl.col("job").is_not_null())
         .sort("gpu_seconds", "begin", descending=[True, False], maintain_order=True)
         .select(
             "job", "name", "user", "GPUs", "submit", pl.col("begin").alias("start"), pl.col("end").alias("until"),
-            pl.when(behind).then(pl.lit(BACKFILLED)).otherwise(pl.lit(AHEAD)).alias("how"),
+            (behind if ranked else pl.lit(LATER)).alias("how"),
             (pl.col("gpu_seconds") / HOUR).alias("GPU-hours"),
         )
     )  # fmt: skip
