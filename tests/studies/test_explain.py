@@ -10,6 +10,8 @@ from fleetlab import Cluster, Scenario, Workload, WorkloadError
 from fleetlab.core.progress import silent
 from fleetlab.report.draw import ready, svg
 from fleetlab.studies.explain.scene import scene_of
+from fleetlab.studies.explain.search import names_of
+from fleetlab.studies.explain.story import story_of
 from fleetlab.studies.explain.strip import letters, strip_figure, strip_text
 
 FOUR = Cluster.uniform(1, 4, gpu_type="A")
@@ -201,7 +203,12 @@ def test_of_a_large_log_the_days_around_the_job_are_simulated():
     assert [fate["wait"] for fate in fates] == [0.0, 0.0]
     begin = float(part.scenario.begin)
     assert fates[1]["start"] + begin == fates[0]["start"]
-    assert fates[0]["gpu_milli"] == fates[1]["gpu_milli"]
+    # Told by the numbers and times of the whole log.
+    assert (part.jobs_before + part.job, part.begin) == (job, begin)
+    of_part = story_of(part.result, part.job, part.scenario.workload, names_of(part.scenario))
+    told = of_part.counted_from(part.jobs_before, part.begin)
+    assert (told.job, told.start, told.fate["submit"]) == (job, 3600.0 * job, 3600.0 * job)
+    assert told.runs["from"].to_list() == [3600.0 * job]
 
 
 # -- searches ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from fleetlab.studies.explain.alternatives import Alternative, alternatives, cha
 from fleetlab.studies.explain.scene import Scene, scene_of
 from fleetlab.studies.explain.search import find_jobs, names_of
 from fleetlab.studies.explain.sentences import findings
-from fleetlab.studies.explain.story import Story, request_text, story_of
+from fleetlab.studies.explain.story import Story, counted_from, request_text, story_of
 from fleetlab.studies.explain.strip import strip_figure
 
 LISTED = 20  # candidates, unless told
@@ -130,6 +130,8 @@ def _explanation(scene: Scene, *, what_if: bool, progress: Progress) -> Explanat
         raise WorkloadError(msg, hint="`fleetlab explain TRACE --longest 10` lists jobs that wait")
     story = story_of(result, job, scenario.workload, names)
     tried = _tried(scenario, story, progress) if what_if and story.wait > 0 else None
+    story = story.counted_from(scene.jobs_before, scene.begin)
+    tried = None if tried is None else counted_from(tried, 0, scene.begin)
     sums = story.segments.group_by("reason", maintain_order=True).agg(pl.col("wait").sum())
     frames = {"segments": story.segments, "by reason": sums, "holders": story.holders, "overtakers": story.overtakers,
               "placement": story.runs, "neighbors": story.neighbors}  # fmt: skip
@@ -137,7 +139,7 @@ def _explanation(scene: Scene, *, what_if: bool, progress: Progress) -> Explanat
         frames["what would have started it sooner"] = tried
     strip = strip_figure(story)
     return Explanation(
-        _provenance(scenario, {"job": called}), findings(story, tried, scenario),
+        _provenance(scenario, {"job": called}), findings(story, tried, scene.whole),
         (Estimate.exact("wait", story.wait, "s"),), {name: f for name, f in frames.items() if f.height},
         {"strip": strip} if strip is not None else {},
         notes=(*scene.notes, *_notes(scenario, result)), coverage=result.coverage, story=story,

@@ -22,13 +22,24 @@ class Scene:
     scenario: Scenario
     result: SimResult
     job: int
+    whole: Scenario  # of all jobs, by whose numbers and times the story is told
     notes: tuple[str, ...] = ()
+
+    @property
+    def jobs_before(self) -> int:
+        """How many jobs of the whole come before the first of the simulation."""
+        return self.scenario.first_row - self.whole.first_row
+
+    @property
+    def begin(self) -> float:
+        """When the simulation begins, in seconds of the whole."""
+        return self.scenario.begin - self.whole.begin
 
 
 def scene_of(scenario: Scenario, job: int, progress: Progress, *, large: int = LARGE) -> Scene:
     """Simulate the scenario; of a large log, the days around a job, until it has started."""
     if len(scenario.workload) <= large or scenario.window or scenario.workload.frame["initial"][job]:
-        return Scene(scenario, simulate(scenario, progress=progress), job)
+        return Scene(scenario, simulate(scenario, progress=progress), job, scenario)
     row, later = scenario.first_row + job, LATER
     submit = float(scenario.trace.workload.frame["submit"][row])
     last = float(scenario.trace.workload.frame["submit"][-1])
@@ -47,7 +58,7 @@ def scene_of(scenario: Scenario, job: int, progress: Progress, *, large: int = L
         f"{duration(submit - window[0])} before to {duration(later)} after it are simulated, after those of "
         f"{duration(2 * DAY)} and what then still ran: window=0.. simulates all"
     )
-    return Scene(part, result, mine, (note,))
+    return Scene(part, result, mine, scenario, (note,))
 
 
 def _started_within(result: SimResult, job: int, seconds: float) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,6 +17,7 @@ from fleetlab.core.job_classes import WHOLE
 from fleetlab.sim import SimResult
 
 LISTED = 20  # holders and overtakers in a table
+TIMES = ("from", "until", "submit", "eligible", "start", "end")  # columns
 HOUR, DAY = 3600.0, 86_400.0
 BACKFILLED, AHEAD = "behind it in the queue", "ahead of it by the order"
 LATER = "submitted after it"  # where ranks change with time, nobody is ahead or behind for good
@@ -37,6 +38,20 @@ class Story:
     runs: pl.DataFrame  # where it ran: from, until, node, GPUs
     neighbors: pl.DataFrame  # jobs on the same GPUs at the same time
     counts: dict[str, float]  # totals, of which the tables list the first
+
+    def counted_from(self, jobs: int, seconds: float) -> Story:
+        """Return the story with so many jobs, and so many seconds, before the first."""
+        if not jobs and not seconds:
+            return self
+        later = {name: value for name in TIMES if (value := self.fate.get(name)) is not None}
+        row = {name: value for name in TIMES if (value := self.row.get(name)) is not None}
+        return replace(
+            self, job=self.job + jobs, row=self.row | {name: value + seconds for name, value in row.items()},
+            fate=self.fate | {name: value + seconds for name, value in later.items()},
+            segments=counted_from(self.segments, jobs, seconds), holders=counted_from(self.holders, jobs, seconds),
+            overtakers=counted_from(self.overtakers, jobs, seconds), runs=counted_from(self.runs, jobs, seconds),
+            neighbors=counted_from(self.neighbors, jobs, seconds),
+        )  # fmt: skip
 
     @property
     def wait(self) -> float:
@@ -60,6 +75,12 @@ class Story:
         """What the log recorded, where it did."""
         start, submit = self.row["start"], self.row["submit"]
         return None if start is None or start < submit or self.row["initial"] else float(start - submit)
+
+
+def counted_from(table: pl.DataFrame, jobs: int, seconds: float) -> pl.DataFrame:
+    """Return a table with so many jobs, and so many seconds, before the first."""
+    times = [pl.col(name) + seconds for name in TIMES if name in table.columns]
+    return table.with_columns(*times, *([pl.col("job") + jobs] if "job" in table.columns else []))
 
 
 def story_of(result: SimResult, job: int, workload: Workload, names: pl.DataFrame) -> Story:
