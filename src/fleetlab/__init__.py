@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fleetlab.studies.compare import compare as compare
     from fleetlab.studies.diagnose import diagnose as diagnose
     from fleetlab.studies.eta import eta as eta
+    from fleetlab.studies.explain import explain as explain
     from fleetlab.studies.plan_ahead import plan_ahead as plan_ahead
     from fleetlab.studies.sweep import Study as Study
     from fleetlab.studies.sweep import runs as runs

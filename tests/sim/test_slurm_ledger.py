@@ -261,3 +261,19 @@ def test_each_second_under_slurm_has_the_reason_that_the_schedule_shows(rows, of
     np.testing.assert_array_equal(ledger.to_numpy(), seconds)
     np.testing.assert_array_equal(ledger.sum_horizontal().to_numpy(), result.jobs["wait"].to_numpy())
     np.testing.assert_allclose(result.holders.drop("job").sum_horizontal(), result.jobs["wait"])
+
+
+@settings(max_examples=25, derandomize=True, deadline=None)
+@given(rows=st.lists(JOB, min_size=1, max_size=18), of=SITES, until=st.sampled_from([None, None, 45.0]))
+def test_stretches_of_one_reason_under_slurm_sum_to_the_ledger(rows, of, until):
+    result = fleetlab.simulate(workload_of(rows, of), NODES, scheduler=site_of(of), events=events_of(of), until=until)
+    ledger = {row["job"]: row for row in result.ledger.iter_rows(named=True)}
+    for job, wait in result.jobs.select("job", "wait").iter_rows():
+        segments = result.wait_segments(job).with_columns(seconds=pl.col("end") - pl.col("begin"))
+        assert segments["seconds"].sum() == wait
+        assert (segments["begin"][1:] >= segments["end"][:-1]).all()
+        for reason in REASONS.names:
+            assert segments.filter(pl.col("reason") == reason)["seconds"].sum() == ledger[job][reason]
+        held = result.blockers(job)["seconds"].sum()
+        nobody = result.holders.filter(pl.col("job") == job)["nobody"].item()
+        np.testing.assert_allclose(held + nobody, wait, atol=1e-5)

@@ -10,7 +10,7 @@ import polars as pl
 
 from fleetlab.core.errors import WorkloadError
 
-Kind = Literal["line", "step", "bar", "dots", "heat"]
+Kind = Literal["line", "step", "bar", "dots", "heat", "span"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 
@@ -20,6 +20,7 @@ class Figure:
 
     `low` and `high`, where the frame has them, are the interval of `y`. A `heat` has `x`, `y` (both names) and `value`.
     `x` may be numbers or names; names stay in the order in which they come. A `step` holds its value until the next.
+    A `span` has bars from `low` to `high` in the row of the name `x`; `y` is how long those of a row are in all.
     """
 
     title: str
@@ -32,7 +33,7 @@ class Figure:
     log_y: bool = False
 
     def __post_init__(self) -> None:
-        needs = {"x", "y", "value"} if self.kind == "heat" else {"x", "y"}
+        needs = {"x", "y"} | {"heat": {"value"}, "span": {"low", "high"}}.get(self.kind, set())
         if self.kind not in KINDS or not needs <= set(self.frame.columns):
             msg = f"not a figure: {self.title}: {self.kind} of {self.frame.columns}"
             raise WorkloadError(msg, hint=f"kinds are {', '.join(KINDS)}; columns x, y, series, low, high, or value")

@@ -101,7 +101,7 @@
     };
     const value = (c, at) => {
       const name = c.name ? `${c.name}: ` : "";
-      const sure = c.low && c.low[at] !== null && c.high[at] !== null && c.low[at] !== c.high[at];
+      const sure = told.kind !== "span" && c.low && c.low[at] !== null && c.high[at] !== null && c.low[at] !== c.high[at];
       return `${name}${said(c.y[at])}${sure ? ` (${said(c.low[at])} to ${said(c.high[at])})` : ""}`;
     };
 

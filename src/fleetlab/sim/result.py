@@ -25,7 +25,9 @@ from fleetlab.sim.accounts import DAY, HOUR
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
 from fleetlab.sim.layout import RUNNING, TICK, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
+from fleetlab.sim.ledger.blockers import blockers
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger, ledger_over_time
+from fleetlab.sim.ledger.segments import WaitSegments, wait_segments
 from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
@@ -203,6 +205,79 @@ class SimResult(Result):
         rows, seconds = self._holders.job, self._holders.seconds
         columns = {name: pl.Series(name, seconds[:, k]) for k, name in enumerate(HOLDERS.names)}
         return self.world.frame.select("job")[rows].with_columns(**columns).sort("job")
+
+    def wait_segments(self, job: int) -> pl.DataFrame:
+        """Why one job waited when: `begin`, `end` and `reason` of each stretch; by reason they sum to its ledger.
+
+        Stretches follow each other without a gap, from its submission to its start; those after an interruption too.
+        """
+        row = self._row(job)
+        found, world = wait_segments(self.world, self.played, row), self.world
+        begin, end, reason = [found.begin], [found.end], [found.reason]
+        for seconds, since, why in (
+            (self._not_eligible[row], world.submitted[row], BY_ELIGIBLE),
+            (self._start_up[row], self.played.start[row], BY_START_UP),
+        ):
+            if seconds > 0:
+                begin.append(np.array([since]))
+                end.append(np.array([since + seconds]))
+                reason.append(np.array([why]))
+        all_of = WaitSegments(np.concatenate(begin), np.concatenate(end), np.concatenate(reason)).merged()
+        names = pl.Series([REASONS[k] for k in all_of.reason], dtype=pl.String)
+        return pl.DataFrame({"begin": all_of.begin, "end": all_of.end}).with_columns(reason=names)
+
+    def blockers(self, job: int) -> pl.DataFrame:
+        """Who ran where one job could have run while it waited, one row a run: the most of what it was missing first.
+
+        `seconds` are those of its wait that the run held what was missing: they sum to its wait less the column
+        `nobody` of its `holders`. `gpu_seconds` are GPUs × s held during the wait on nodes that it may use. `holder` is
+        one of the catalog. `job` is null, and `row` tells them apart, for jobs that are not measured.
+        """
+        row = self._row(job)
+        found = blockers(self.world, self.played, row, wait_segments(self.world, self.played, row))
+        number = self.world.frame["job"].gather(found.job)
+        return pl.DataFrame(
+            {
+                "job": pl.select(pl.when(number >= 0).then(number)).to_series(),
+                "row": found.job,
+                "begin": found.begin,
+                "end": pl.Series(np.where(np.isinf(found.end), np.nan, found.end), nan_to_null=True),
+                "holder": pl.Series([HOLDERS.names[k] for k in found.kind], dtype=pl.String),
+                "seconds": found.seconds,
+                "gpu_seconds": found.gpu_seconds,
+            }
+        ).sort("seconds", "gpu_seconds", "begin", descending=[True, True, False], maintain_order=True)
+
+    def runs(self, job: int | None = None, *, within: tuple[float, float] = (-math.inf, math.inf)) -> pl.DataFrame:
+        """Where and when jobs ran without a break, one row an instance; or those of one job, or at some time.
+
+        `end` is null where it still runs; `gpus` has a bit for each of the node's GPUs, as in `placements`.
+        """
+        found = self.played.runs(self.world.first)
+        mine = (found.begin < within[1]) & (found.end > within[0])
+        picked = np.flatnonzero(mine if job is None else mine & (found.job == self._row(job)))
+        count = self.world.instances[found.job[picked]]
+        of = np.repeat(picked, count)
+        place = found.first[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+        return pl.DataFrame(
+            {
+                "job": self.world.frame["job"].gather(found.job[of]),
+                "row": found.job[of],
+                "begin": found.begin[of],
+                "end": pl.Series(np.where(np.isinf(found.end[of]), np.nan, found.end[of]), nan_to_null=True),
+                "node": self.cluster.frame["node"].gather(found.where[place]),
+                "gpus": found.got[place],
+            }
+        )
+
+    def _row(self, job: int) -> int:
+        """Return the row of the world that a job is."""
+        rows = np.flatnonzero(self.world.frame["job"].to_numpy() == job)
+        if job < 0 or not len(rows):
+            why = self.refused.filter(pl.col("job") == job)
+            msg = f"job {job} is not simulated" + (f": {why['reason'][0]}" if why.height else "")
+            raise WorkloadError(msg, hint="`jobs` has those that are, `refused` why others are not")
+        return int(rows[0])
 
     @cached_property
     def held_by_user(self) -> pl.DataFrame:

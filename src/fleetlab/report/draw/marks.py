@@ -13,6 +13,7 @@ from fleetlab.report.markup import Markup, joined, tag
 FEW = 30  # points of a curve that are also dots
 BAND = 0.8  # of the room of a name that its bars take
 WIDEST = 56.0  # pixels of a bar
+THINNEST = 0.6  # pixels of a span
 CAP = 3.0  # half the width of a whisker's end, pixels
 SPOKEN = 240  # cells that have room for their number
 
@@ -21,7 +22,7 @@ def marks(chart: Chart, plane: Plane) -> Markup:
     """Draw all series, each as a group that the script can hide."""
     if chart.figure.kind == "heat":
         return _heat(chart, plane)
-    drawn = {"line": _curve, "step": _curve, "bar": _bars, "dots": _dots}[chart.figure.kind]
+    drawn = {"line": _curve, "step": _curve, "bar": _bars, "dots": _dots, "span": _spans}[chart.figure.kind]
     groups = [tag("g", drawn(chart, plane, k), data_s=k) for k in range(len(chart.curves))]
     return joined(groups)
 
@@ -109,6 +110,22 @@ def _bars(chart: Chart, plane: Plane, k: int) -> Markup:
     ]
     bars = tag("path", d=Markup("".join(parts)), **palette.fill(curve.look))
     return joined([bars, _whiskers(curve, plane, aside, None)])
+
+
+def _spans(chart: Chart, plane: Plane, k: int) -> Markup:
+    """Draw bars from low to high, all in the row of their name."""
+    curve = chart.curves[k]
+    assert curve.low is not None
+    assert curve.high is not None
+    curve = curve.where(np.isfinite(curve.low) & np.isfinite(curve.high))
+    assert curve.low is not None
+    assert curve.high is not None
+    a, b = (plane.along.at(curve.x + side * BAND / 2) for side in (-1, 1))
+    begin = plane.up.at(curve.low)
+    end = np.maximum(plane.up.at(curve.high), begin + THINNEST)
+    ends = zip(begin.tolist(), end.tolist(), a.tolist(), b.tolist(), strict=True)
+    parts = "".join(f"M{px(s)} {px(p)}H{px(t)}V{px(q)}H{px(s)}Z" for s, t, p, q in ends)
+    return tag("path", d=Markup(parts), **palette.fill(curve.look))
 
 
 def _dots(chart: Chart, plane: Plane, k: int) -> Markup:

@@ -72,7 +72,9 @@ def plane(chart: Chart, reach: Reach, width: float) -> Plane:
     """Lay out a chart of that width."""
     if chart.figure.kind == "heat":
         return _grid(chart, reach, width)
-    if chart.x_names and (chart.figure.kind == "dots" or (chart.figure.kind == "bar" and not _fit(chart, width - 80))):
+    if chart.x_names and (
+        chart.figure.kind in ("dots", "span") or (chart.figure.kind == "bar" and not _fit(chart, width - 80))
+    ):
         return _rows(chart, reach, width)
     height = max(LOWEST, width * SHAPE)
     up = Scale(*reach.y, height - FOOT, HEAD, chart.log_y)
@@ -93,7 +95,7 @@ def _fit(chart: Chart, room: float) -> bool:
 
 def _rows(chart: Chart, reach: Reach, width: float) -> Plane:
     left = min(max(map(long, chart.x_names)), 0.52 * width) + 10
-    each = ROW * max(1.0, 0.55 * len(chart.curves))
+    each = ROW * (1.0 if chart.figure.kind == "span" else max(1.0, 0.55 * len(chart.curves)))
     bottom = HEAD + each * len(chart.x_names)
     along = Scale(*reach.x, HEAD, bottom, names=chart.x_names)
     up = Scale(*reach.y, left, width - SIDE - 8, chart.log_y)

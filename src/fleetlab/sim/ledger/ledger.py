@@ -25,7 +25,7 @@ from fleetlab.sim.ledger.reasons import (
     replay_waits,
 )
 from fleetlab.sim.ledger.rules import Looks, alike, anew, first_after
-from fleetlab.sim.ledger.waits import Waits, pieces, seconds_between, waits
+from fleetlab.sim.ledger.waits import Charged, Waits, pieces, seconds_between, waits
 from fleetlab.sim.queue_tables import no_quotas
 from fleetlab.sim.quota import copied
 from fleetlab.sim.schedule import Played, Segments
@@ -50,38 +50,38 @@ def ledger(world: World, played: Played, *, within: tuple[float, float] | None =
 
     `within` counts those between two times only, and none in which a job may not start yet.
     """
-    waiting, runs = _waiting(world, played, within), run_table(world, played.runs(world.first))
-    _replay(world, played, waiting, runs, None)
+    waiting, runs = waiting_of(world, played, within), run_table(world, played.runs(world.first))
+    replay(world, played, waiting, runs, None)
     return waiting.ledger
 
 
 def ledger_over_time(world: World, played: Played, edges: Floats) -> Floats:
     """Return the seconds that jobs waited from each edge of time to the next, by reason: [edges - 1, reasons]."""
-    waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
-    waits, last = waiting.waits, len(edges) - 1
+    waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
+    whole, last = waiting.waits, len(edges) - 1
     out = np.zeros((last + 1, COUNT))
     # Each wait is cut at the edges, and a piece is charged to its interval of time in the place of its job. The waits
     # themselves stay, charged to a row that nobody reads: without them groups would end and begin at every edge.
-    row, interval, begin, end = pieces(waits.begin, waits.end, edges)
-    row, interval = np.append(np.arange(len(waits)), row), np.append(np.full(len(waits), last), interval)
-    begin, end = np.append(waits.begin, begin), np.append(waits.end, end)
+    row, interval, begin, end = pieces(whole.begin, whole.end, edges)
+    row, interval = np.append(np.arange(len(whole)), row), np.append(np.full(len(whole), last), interval)
+    begin, end = np.append(whole.begin, begin), np.append(whole.end, end)
     order = np.argsort(begin, kind="stable")
-    rows = table(len(row), WAIT, job=interval[order], group=waits.group[row[order]], begin=begin[order], end=end[order])
+    rows = table(len(row), WAIT, job=interval[order], group=whole.group[row[order]], begin=begin[order], end=end[order])
     by_end = np.argsort(rows.end, kind="stable")
-    _replay(world, played, waiting, runs, None, pieces=waiting._replace(waits=rows, by_end=by_end, ledger=out))
-    for reason, charged in _unseen(world, played, _measured_waits(world, played))[2]:
+    replay(world, played, waiting._replace(waits=rows, by_end=by_end, ledger=out), runs, None, jobs=whole)
+    for charged, reason in explained(world, played, _measured_waits(world, played))[2]:
         out[:last, reason] += seconds_between(charged.begin, charged.end, edges)
     return out[:last]
 
 
 def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
-    waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
     sample = _sample(world, waiting.waits, runs, pairs, seed)
     sample[world.frame["job"].to_numpy() < 0] = False
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
     holding = _holding(world, waiting.waits, keys, sample)
-    _replay(world, played, waiting, runs, holding)
+    replay(world, played, waiting, runs, holding)
     rows = np.flatnonzero(sample)
     seconds = np.rint(holding.seconds[rows] / TICK) * TICK  # on the tick, so that they add up
     wait = np.bincount(waiting.waits.job, waiting.waits.end - waiting.waits.begin, minlength=len(world.submit))
@@ -91,14 +91,16 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     return Holders(rows, seconds, np.maximum(holding.by_user, 0.0))
 
 
-def _replay(
+def replay(
     world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None,
-    pieces: Waiting | None = None,
+    jobs: Records | None = None,
 ) -> None:  # fmt: skip
-    """Charge the waits, or pieces of them."""
-    rules = None if played.rules is None else anew(played.rules, waiting.waits, len(waiting.groups))
+    """Replay a schedule and charge what waits; `jobs` are the waits that tell a job of each group, else those."""
+    rules = None
+    if played.rules is not None:
+        rules = anew(played.rules, waiting.waits if jobs is None else jobs, len(waiting.groups))
     with compile_notice():
-        replay_waits(runs, _switches(played), pieces or waiting, _nodes(world, played), holding, rules)
+        replay_waits(runs, switches_of(played), waiting, _nodes(world, played), holding, rules)
 
 
 def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) -> NDArray[np.bool_]:
@@ -135,11 +137,13 @@ def _zeros(*shape: int) -> Ints:
     return np.zeros(shape, dtype=np.int64)
 
 
-def _waiting(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
-    intervals, unseen, charged = _unseen(world, played, _measured_waits(world, played))
+def waiting_of(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
+    """Return what waits, before anything is replayed."""
+    every = _measured_waits(world, played)
+    intervals, unseen, charged = explained(world, played, every)
     seconds = np.zeros((len(world.submit), COUNT))
-    for reason, part in charged:
-        np.add.at(seconds[:, reason], part.job, part.end - part.begin)
+    for known, reason in charged:
+        np.add.at(seconds[:, reason], known.job, known.end - known.begin)
     if played.admitted is not None:
         intervals, _ = intervals.split(played.admitted[intervals.job])
         unseen = intervals.begin < world.submit[intervals.job]
@@ -179,8 +183,8 @@ def _groups(world: World, played: Played, intervals: Waits, unseen: Bools) -> tu
     return groups, group[intervals.job] + (unseen + 2 * outside) * kinds
 
 
-def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, list[tuple[int, Waits]]]:
-    """Return intervals that the schedule explains, in which the scheduler has not looked, and those of other reasons.
+def explained(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, list[Charged]]:
+    """Return intervals that the schedule explains, in which the scheduler has not looked, and those of known reasons.
 
     A scheduler that looks in cycles first looks at `submit`. Slurm's loops look again and again: where a job fits, it
     is the scheduler that keeps it waiting from when something was freed after the last look that left it waiting.
@@ -190,25 +194,25 @@ def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, l
     looks, runs = played.looks, played.runs(world.first)
     eligible = np.minimum(every.of_run(looks.eligible, looks.last_eligible), every.end)
     begin = np.maximum(every.begin, eligible)
-    charged = [(BY_ELIGIBLE, replace(every, end=begin))]
+    charged = [(replace(every, end=begin).rows(np.flatnonzero(begin > every.begin)), BY_ELIGIBLE)]
     later = np.flatnonzero(begin < every.end)
     may_start = replace(every, begin=begin).rows(later[np.lexsort((every.job[later], begin[later]))])
     may_start, at_limit = _within_minutes(may_start, looks)
-    charged.append((BY_LIMIT, at_limit))
+    charged += at_limit
     looked = may_start.of_run(looks.looked, looks.last_looked)
     since = np.where(np.isinf(looked), looked, first_after(looked, _freed(played, runs)))
     intervals, seen = may_start.split(since)
     return intervals, ~seen, charged
 
 
-def _within_minutes(waits: Waits, looks: Looks) -> tuple[Waits, Waits]:
-    """Return the rest, and the time in which loops found jobs at limits on minutes."""
+def _within_minutes(waits: Waits, looks: Looks) -> tuple[Waits, list[Charged]]:
+    """Return the waits without the time in which loops found jobs at limits on minutes, and that time."""
     if not (looks.limited_since < looks.limited_until).any():
-        return waits, waits.rows(np.zeros(0, dtype=np.int64))
+        return waits, []
     for bound in (looks.limited_since, looks.limited_until):
         waits, _ = waits.split(bound[waits.job])
     at_limit = (looks.limited_since[waits.job] <= waits.begin) & (waits.end <= looks.limited_until[waits.job])
-    return waits.rows(np.flatnonzero(~at_limit)), waits.rows(np.flatnonzero(at_limit))
+    return waits.rows(np.flatnonzero(~at_limit)), [(waits.rows(np.flatnonzero(at_limit)), BY_LIMIT)]
 
 
 def _freed(played: Played, runs: Segments) -> Floats:
@@ -236,7 +240,7 @@ def _nodes(world: World, played: Played) -> Nodes:
     )  # fmt: skip
 
 
-def _switches(played: Played) -> Switches:
+def switches_of(played: Played) -> Switches:
     """Return when nodes begin and cease to take jobs: as they come up and go down, are drained and resume."""
     if played.up is None:
         return Switches(np.zeros(0), _zeros(0), _zeros(0))

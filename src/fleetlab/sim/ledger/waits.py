@@ -51,6 +51,9 @@ class Waits:
         return Waits(job, begin, end, run).rows(order), before[order]
 
 
+Charged = tuple[Waits, int]  # intervals, and the reason of all of them, as its place in the catalog
+
+
 def waits(world: World, played: Played) -> Waits:
     """Return when jobs wait; a job that waits when the loop stops waits until then."""
     runs = played.runs(world.first)

@@ -1,0 +1,208 @@
+"""Explain one job of a scenario: simulate it, read its story, and simulate it again with other requests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import polars as pl
+
+from fleetlab.core import Cluster, Estimate, FleetlabError, Provenance, Scenario, Words, WorkloadError
+from fleetlab.core.catalog import REASONS
+from fleetlab.core.durations import duration, plural
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim import SimResult, simulate
+from fleetlab.studies.explain.alternatives import Alternative, alternatives, changed
+from fleetlab.studies.explain.scene import Scene, scene_of
+from fleetlab.studies.explain.search import find_jobs, names_of
+from fleetlab.studies.explain.sentences import findings
+from fleetlab.studies.explain.story import Story, counted_from, request_text, story_of
+from fleetlab.studies.explain.strip import strip_figure
+
+LISTED = 20  # candidates, unless told
+HOUR = 3600.0
+SOONER, LATER, SAME, NEVER = "sooner", "later", "the same", "cannot run"
+NOT_BY_THEN = "later than simulated"
+DRAWN = (
+    "Slurm's order within a second is drawn, and the schedule closest to the median of several is taken: another "
+    "request may also change which one that is"
+)
+NOTICED = 0.5  # s: a smaller difference is none
+
+
+class Candidates(FieldsResult):
+    """Several jobs that were meant, with their waits, the longest first."""
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(FieldsResult):
+    """The story of one job."""
+
+    story: Story | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, with the job itself under `job`."""
+        return super().to_json() | {"job": about(self.story) if self.story else None}
+
+
+def explain(
+    source: ScenarioLike,
+    cluster: Cluster | None = None,
+    *,
+    job: str | int = "",
+    longest: int = 0,
+    what_if: bool = True,
+    progress: Progress = silent,
+    **words: Unpack[Words],
+) -> Explanation | Candidates:
+    """Why did one job wait when, who held what it needed, and what would have started it sooner?
+
+    Parameters
+    ----------
+    source, cluster, words
+        What builds the scenario, as `Scenario.of` takes it.
+    job
+        The log's own id of the job, its number, or `user=…`, `group=…`, which lists the jobs that are meant.
+    longest
+        List so many of the jobs (all, or those that `job` means), the longest waits first.
+    what_if
+        Simulate the job again with other requests.
+    progress
+        Called as simulations end.
+
+    """
+    scenario = Scenario.of(source, cluster, **words).open(progress)
+    if longest < 0 or (not longest and not str(job).strip()):
+        msg = f"which job? {f'not {longest} of them' if longest < 0 else 'none is named'}"
+        raise WorkloadError(
+            msg, hint="the log's own id, a number, user=… or group=…; or longest=10 for the longest waits"
+        )
+    names = names_of(scenario)
+    found = find_jobs(scenario, str(job), names) if str(job).strip() else None
+    progress("simulation", 0, 0.0)
+    if longest or found is None or len(found) > 1:
+        return _candidates(simulate(scenario, progress=progress), scenario, names, found, longest or LISTED)
+    scene = scene_of(scenario, found[0], progress)
+    return _explanation(scene, what_if=what_if, progress=progress)
+
+
+def _candidates(
+    result: SimResult, scenario: Scenario, names: pl.DataFrame, found: Sequence[int] | None, most: int
+) -> Candidates:
+    """List jobs, the longest waits first."""
+    jobs = result.jobs if found is None else result.jobs.filter(pl.col("job").is_in(list(found)))
+    first = jobs.sort("wait", "job", descending=[True, False]).head(most)
+    ledger = result.ledger.join(first.select("job"), on="job", how="semi")
+    reasons = dict(zip(ledger["job"], map(_main_reason, ledger.iter_rows(named=True)), strict=True))
+    table = first.join(names, on="job", how="left", maintain_order="left").select(
+        "job", "name", pl.col("user").cast(pl.String), pl.col("group").cast(pl.String), "submit",
+        (pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / 1000).alias("GPUs"), "wait", "runtime",
+        pl.Series("main reason", [reasons[j] for j in first["job"]], dtype=pl.String),
+    )  # fmt: skip
+    empty = [name for name in ("name", "user", "group") if table[name].null_count() == table.height]
+    count = jobs.height if found is None else len(found)
+    left = "" if found is None or len(found) == jobs.height else f", {len(found) - jobs.height:,} of which are left out"
+    which = "the longest waits first" if table.height >= jobs.height else f"the {table.height} longest waits of them"
+    sentence = f"{plural(count, 'job')}{left}; {which}."
+    return Candidates(
+        _provenance(scenario, {"longest": most}), (sentence,), frames={"jobs": table.drop(empty)},
+        notes=_notes(scenario, result), coverage=result.coverage,
+    )  # fmt: skip
+
+
+def _main_reason(row: dict[str, float]) -> str:
+    reasons = {name: row[name] for name in REASONS.names}
+    first = max(reasons, key=lambda name: reasons[name])
+    return first if reasons[first] > 0 else ""
+
+
+def _explanation(scene: Scene, *, what_if: bool, progress: Progress) -> Explanation:
+    scenario, result, job, names = scene.scenario, scene.result, scene.job, names_of(scene.scenario)
+    own = names.filter(pl.col("job") == job)["name"]
+    called = own[0] if len(own) else str(job)
+    refused = result.refused.filter(pl.col("job") == job)
+    if refused.height:
+        msg = f"job {called} is left out of the simulation: {refused['reason'][0]}"
+        raise WorkloadError(msg, hint="`fleetlab explain TRACE --longest 10` lists jobs that wait")
+    story = story_of(result, job, scenario.workload, names)
+    tried = _tried(scenario, story, progress) if what_if and story.wait > 0 else None
+    story = story.counted_from(scene.jobs_before, scene.begin)
+    tried = None if tried is None else counted_from(tried, 0, scene.begin)
+    sums = story.segments.group_by("reason", maintain_order=True).agg(pl.col("wait").sum())
+    frames = {"segments": story.segments, "by reason": sums, "holders": story.holders, "overtakers": story.overtakers,
+              "placement": story.runs, "neighbors": story.neighbors}  # fmt: skip
+    if tried is not None:
+        frames["what would have started it sooner"] = tried
+    strip = strip_figure(story)
+    return Explanation(
+        _provenance(scenario, {"job": called}), findings(story, tried, scene.whole),
+        (Estimate.exact("wait", story.wait, "s"),), {name: f for name, f in frames.items() if f.height},
+        {"strip": strip} if strip is not None else {},
+        notes=(*scene.notes, *_notes(scenario, result)), coverage=result.coverage, story=story,
+    )  # fmt: skip
+
+
+def _notes(scenario: Scenario, result: SimResult) -> tuple[str, ...]:
+    """Return what to know: not of energy and cost, which no job has."""
+    notes = tuple(note for note in result.notes if not note.startswith("energy"))
+    return notes if scenario.scheduler is None else (DRAWN, *notes)
+
+
+def _provenance(scenario: Scenario, more: dict[str, Any]) -> Provenance:
+    return Provenance("explain", scenario.workload.source, scenario.settings() | more, scenario.seed)
+
+
+# -- what would have started it sooner -------------------------------------------------------------------------------
+
+
+def _tried(scenario: Scenario, story: Story, progress: Progress) -> pl.DataFrame:
+    """Simulate every alternative until some time after the job started, and rank them by their starts."""
+    start = math.inf if story.start is None else story.start
+    horizon = start + max(HOUR, story.wait)
+    stop = min(horizon, math.inf if scenario.until is None else scenario.until)
+    rows, options = [], alternatives(scenario, story.job)
+    for k, other in enumerate(options, 1):
+        rows.append(_start_under(scenario, story, other, None if math.isinf(stop) else stop))
+        progress("other requests", k, k / len(options))
+    schema = {"change": pl.String, "kind": pl.String, "start": pl.Float64, "wait": pl.Float64,
+              "wait change": pl.Float64, "verdict": pl.String}  # fmt: skip
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    return table.sort("wait change", nulls_last=True, maintain_order=True)
+
+
+def _start_under(scenario: Scenario, story: Story, other: Alternative, stop: float | None) -> tuple[Any, ...]:
+    """Return when the job starts under another request."""
+    try:
+        result = simulate(changed(scenario, story.job, other).replace(until=stop))
+    except FleetlabError as e:
+        return other.title, other.kind, None, None, None, f"{NEVER}: {e}"
+    why = result.refused.filter(pl.col("job") == story.job)
+    if why.height:
+        return other.title, other.kind, None, None, None, f"{NEVER}: {why['reason'][0]}"
+    fate = result.jobs.filter(pl.col("job") == story.job).row(0, named=True)
+    if fate["start"] is None:
+        return other.title, other.kind, None, None, None, f"{NOT_BY_THEN}: not within {duration(fate['wait'])}"
+    was = story.fate["wait"] if story.start is None else story.start - story.fate["submit"]
+    wait = fate["start"] - fate["submit"]
+    by = wait - was
+    verdict = SAME if abs(by) < NOTICED else SOONER if by < 0 else LATER
+    return other.title, other.kind, fate["start"], wait, by, verdict
+
+
+def about(story: Story) -> dict[str, Any]:
+    """Return the job itself as plain values: what it asked for, and when what happened to it."""
+    row, fate = story.row, story.fate
+    columns = ("user", "group", "app", "queue", "qos", "instances", "gpu_milli", "cpu_milli", "memory_mib", "gpu_types",
+               "partitions", "limit")  # fmt: skip
+    return {
+        "job": story.job, "name": story.name, "request": request_text(row), **{name: row[name] for name in columns},
+        "submit": fate["submit"], "eligible": story.eligible, "start": story.start, "end": fate["end"],
+        "wait": story.wait, "runtime": fate["runtime"], "status": str(fate["status"]),
+        "preemptions": fate["preemptions"], "failures": fate["failures"],
+        "recorded": {"start": row["start"], "end": row["end"], "wait": story.recorded_wait},
+        "counts": story.counts,
+    }  # fmt: skip

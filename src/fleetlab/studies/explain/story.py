@@ -1,0 +1,221 @@
+"""The story of one job, read off a simulation: when, why, who and where, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Workload
+from fleetlab.core.catalog import HOLDERS, REASONS
+from fleetlab.core.durations import duration, plural
+from fleetlab.core.job_classes import WHOLE
+from fleetlab.sim import SimResult
+
+LISTED = 20  # holders and overtakers in a table
+TIMES = ("from", "until", "submit", "eligible", "start", "end")  # columns
+HOUR, DAY = 3600.0, 86_400.0
+BACKFILLED, AHEAD = "behind it in the queue", "ahead of it by the order"
+LATER = "submitted after it"  # where ranks change with time, nobody is ahead or behind for good
+GPUS = pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / WHOLE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Story:
+    """What happened to one job; times are seconds from the first submission."""
+
+    job: int
+    name: str | None  # the log's own id
+    row: dict[str, Any]  # of the workload
+    fate: dict[str, Any]  # of the simulated jobs
+    segments: pl.DataFrame  # from, until, wait, reason, meaning
+    holders: pl.DataFrame  # jobs that held what it was missing
+    overtakers: pl.DataFrame  # jobs that came later and started earlier where it could have
+    runs: pl.DataFrame  # where it ran: from, until, node, GPUs
+    neighbors: pl.DataFrame  # jobs on the same GPUs at the same time
+    counts: dict[str, float]  # totals, of which the tables list the first
+
+    def counted_from(self, jobs: int, seconds: float) -> Story:
+        """Return the story with so many jobs, and so many seconds, before the first."""
+        if not jobs and not seconds:
+            return self
+        later = {name: value for name in TIMES if (value := self.fate.get(name)) is not None}
+        row = {name: value for name in TIMES if (value := self.row.get(name)) is not None}
+        return replace(
+            self, job=self.job + jobs, row=self.row | {name: value + seconds for name, value in row.items()},
+            fate=self.fate | {name: value + seconds for name, value in later.items()},
+            segments=counted_from(self.segments, jobs, seconds), holders=counted_from(self.holders, jobs, seconds),
+            overtakers=counted_from(self.overtakers, jobs, seconds), runs=counted_from(self.runs, jobs, seconds),
+            neighbors=counted_from(self.neighbors, jobs, seconds),
+        )  # fmt: skip
+
+    @property
+    def wait(self) -> float:
+        """All its waiting, s."""
+        return float(self.fate["wait"])
+
+    @property
+    def start(self) -> float | None:
+        """When it first started."""
+        return None if self.fate["start"] is None else float(self.fate["start"])
+
+    @property
+    def eligible(self) -> float:
+        """Since when it could have run."""
+        first = self.segments.filter(pl.col("reason") == REASONS.names[0])
+        begins = first.height and first["from"][0] == self.segments["from"][0]
+        return float(first["until"][0]) if begins else float(self.fate["submit"])
+
+    @property
+    def recorded_wait(self) -> float | None:
+        """What the log recorded, where it did."""
+        start, submit = self.row["start"], self.row["submit"]
+        return None if start is None or start < submit or self.row["initial"] else float(start - submit)
+
+
+def counted_from(table: pl.DataFrame, jobs: int, seconds: float) -> pl.DataFrame:
+    """Return a table with so many jobs, and so many seconds, before the first."""
+    times = [pl.col(name) + seconds for name in TIMES if name in table.columns]
+    return table.with_columns(*times, *([pl.col("job") + jobs] if "job" in table.columns else []))
+
+
+def story_of(result: SimResult, job: int, workload: Workload, names: pl.DataFrame) -> Story:
+    """Read the story of a job off a simulation."""
+    fate = result.jobs.filter(pl.col("job") == job).row(0, named=True)
+    raw = result.wait_segments(job)
+    meaning = raw["reason"].replace_strict(REASONS.meanings(), return_dtype=pl.String)
+    segments = raw.select(
+        pl.col("begin").alias("from"), pl.col("end").alias("until"), (pl.col("end") - pl.col("begin")).alias("wait"),
+        "reason",
+    ).with_columns(meaning=meaning)  # fmt: skip
+    others = result.blockers(job).join(_who(result, names), on="row", how="left", maintain_order="left")
+    holding = _holders(others.filter(pl.col("seconds") > 0))
+    passed = _overtakers(others, fate, ranked=result.played.keys is not None)
+    own = names.filter(pl.col("job") == job)["name"]
+    runs, beside = _runs(result, job, names)
+    counts = {
+        "holders": holding.height, "overtakers": passed.height,
+        "backfilled": int((passed["how"] == BACKFILLED).sum()),
+        **{name: float(holding.filter(pl.col("held by") == name)["wait"].sum()) for name in HOLDERS.names[:3]},
+    }  # fmt: skip
+    return Story(
+        job, own[0] if len(own) else None, workload.frame.row(job, named=True), fate, segments,
+        holding.head(LISTED), passed.head(LISTED), runs, beside.head(LISTED), counts,
+    )  # fmt: skip
+
+
+def _who(result: SimResult, names: pl.DataFrame) -> pl.DataFrame:
+    """Return who the jobs of a simulation are, by their rows."""
+    frame = result.world.frame.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    who = frame.select("row", "job", pl.col("user").cast(pl.String), "submit", GPUs=GPUS)
+    return who.join(names, on="job", how="left", maintain_order="left").drop("job")
+
+
+def _holders(others: pl.DataFrame) -> pl.DataFrame:
+    return others.select(
+        "job", "name", "user", "GPUs", pl.col("holder").alias("held by"), pl.col("seconds").alias("wait"),
+        (pl.col("gpu_seconds") / HOUR).alias("GPU-hours"), pl.col("begin").alias("from"), pl.col("end").alias("until"),
+    )  # fmt: skip
+
+
+def _overtakers(others: pl.DataFrame, fate: dict[str, Any], *, ranked: bool) -> pl.DataFrame:
+    """Return the runs of jobs that came later and began while it waited, the most GPU time first."""
+    later = (pl.col("submit") > fate["submit"]) | ((pl.col("submit") == fate["submit"]) & (pl.col("job") > fate["job"]))
+    meanwhile = pl.col("holder") != HOLDERS.names[0]
+    behind = pl.when(pl.col("holder") == HOLDERS.names[2]).then(pl.lit(BACKFILLED)).otherwise(pl.lit(AHEAD))
+    return (
+        others.filter(later & meanwhile & pl.col("job").is_not_null())
+        .sort("gpu_seconds", "begin", descending=[True, False], maintain_order=True)
+        .select(
+            "job", "name", "user", "GPUs", "submit", pl.col("begin").alias("start"), pl.col("end").alias("until"),
+            (behind if ranked else pl.lit(LATER)).alias("how"),
+            (pl.col("gpu_seconds") / HOUR).alias("GPU-hours"),
+        )
+    )  # fmt: skip
+
+
+def _runs(result: SimResult, job: int, names: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return where a job ran, a row a node and run; and who was on the same GPUs meanwhile."""
+    own = result.runs(job)
+    mine = own.group_by("begin", "end", "node", maintain_order=True).agg(pl.len().alias("instances"), "gpus")
+    runs = mine.select(
+        pl.col("begin").alias("from"), pl.col("end").alias("until"), "node", "instances",
+        pl.Series("GPUs", [_gpu_list(bits) for bits in mine["gpus"]], dtype=pl.String),
+    )  # fmt: skip
+    if not (own["gpus"] != 0).any():
+        return runs, _no_neighbors()
+    return runs, _neighbors(result, own, names)
+
+
+def _no_neighbors() -> pl.DataFrame:
+    text = {"name": pl.String, "user": pl.String}
+    return pl.DataFrame(
+        schema={"job": pl.Int64, **text, "GPUs shared": pl.Int64, "together, s": pl.Float64, "share of run": pl.Float64}
+    )
+
+
+def _neighbors(result: SimResult, own: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """Return who held a part of the same GPUs at the same time, and for how long."""
+    till = pl.col("end").fill_null(result.played.stopped)
+    first, last = own.select(pl.col("begin").min(), till.max()).row(0)
+    every = result.runs(within=(first, last))
+    there = every.filter(pl.col("node").is_in(own["node"].unique().implode()) & (pl.col("row") != own["row"][0]))
+    both = own.select("node", "begin", end=till, gpus="gpus").join(
+        there.select("row", "job", "node", "begin", end=till, gpus="gpus"), on="node", suffix=" of"
+    )
+    together = pl.min_horizontal("end", "end of") - pl.max_horizontal("begin", "begin of")
+    shared = pl.Series(np.bitwise_count(both["gpus"].to_numpy() & both["gpus of"].to_numpy()), dtype=pl.Int64)
+    both = both.with_columns(shared=shared, together=together).filter((pl.col("shared") > 0) & (pl.col("together") > 0))
+    if not both.height:
+        return _no_neighbors()
+    ran = float(own.select((till - pl.col("begin")).max()).item()) or 1.0
+    found = both.group_by("row", "job", maintain_order=True).agg(pl.col("shared").sum(), pl.col("together").max())
+    found = found.join(_who(result, names).select("row", "name", "user"), on="row", how="left", maintain_order="left")
+    return found.sort("together", descending=True, maintain_order=True).select(
+        pl.when(pl.col("job") >= 0).then("job").alias("job"), "name", "user", pl.col("shared").alias("GPUs shared"),
+        pl.col("together").alias("together, s"), (pl.col("together") / ran).alias("share of run"),
+    )  # fmt: skip
+
+
+def _gpu_list(bits: pl.Series) -> str:
+    """Return which GPUs of a node are held, those in a row as a range.
+
+    >>> _gpu_list(pl.Series([0b0111, 0b10000])), _gpu_list(pl.Series([0]))
+    ('0-2,4', '')
+    """
+    every = int(np.bitwise_or.reduce(bits.to_numpy(), initial=0))
+    held = [k for k in range(every.bit_length()) if every >> k & 1]
+    parts: list[list[int]] = []
+    for k in held:
+        if parts and parts[-1][-1] == k - 1:
+            parts[-1].append(k)
+        else:
+            parts.append([k])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def clock_time(seconds: float, workload: Workload) -> str:
+    """Return when that is: by the clock of the log, or counted from its first submission."""
+    if workload.epoch is None:
+        day, rest = divmod(seconds, DAY)
+        text = str(timedelta(seconds=round(rest, 3)))
+        return f"day {int(day) + 1}, {text}" if day else f"{text} after the first submission"
+    at = datetime.fromtimestamp(workload.epoch + seconds, UTC).astimezone(ZoneInfo(workload.zone or "UTC"))
+    return at.strftime("%a %Y-%m-%d %H:%M:%S")
+
+
+def request_text(row: dict[str, Any]) -> str:
+    """Return what a job requests, in words."""
+    gpus = row["gpu_milli"] / WHOLE
+    each = plural(int(gpus) if gpus.is_integer() else gpus, "GPU") if gpus else "no GPU"
+    kinds = f" of type {' or '.join(row['gpu_types'])}" if gpus and row["gpu_types"] else ""
+    text = f"{plural(row['instances'], 'instance')} of {each}" if row["instances"] > 1 else each
+    cores = f", {row['cpu_milli'] / WHOLE:g} CPUs" if row["cpu_milli"] else ""
+    memory = f", {row['memory_mib'] / 1024:.3g} GiB" if row["memory_mib"] else ""
+    limit = f", limit {duration(row['limit'])}" if row["limit"] else ""
+    where = f", in {' or '.join(row['partitions'])}" if row["partitions"] else ""
+    return f"{text}{kinds}{cores}{memory}{limit}{where}"
