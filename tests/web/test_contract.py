@@ -20,8 +20,8 @@ CHECKS = (
 
 @pytest.fixture
 def page(root):
-    """A page on which no computation takes long: Schemathesis tries every order and every backfill rule."""
-    with started("--traces", root, "--limit", 10) as client:
+    """A page on which a computation may take as long as a compilation: Schemathesis tries every order and every backfill rule."""
+    with started("--traces", root, "--limit", 55) as client:
         yield client
 
 
