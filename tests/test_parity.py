@@ -13,7 +13,7 @@ from fleetlab.core.words import WORDS, Words
 from fleetlab.studies.sweep.study import Study
 
 # Verbs that take a scenario; `pack` simulates no queue, and takes the words that change the cluster.
-VERBS = ("simulate", "compare", "diagnose", "capacity", "autoscale", "tune", "audit", "calibrate", "explain")
+VERBS = ("simulate", "compare", "diagnose", "capacity", "autoscale", "tune", "audit", "calibrate", "explain", "eta")
 GIVEN = {  # another value than the default for each word, as text and as a value
     "nodes": ("T4 +1", "T4 +1"),
     "load": ("1.5", 1.5),

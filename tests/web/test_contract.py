@@ -20,7 +20,7 @@ CHECKS = (
 
 @pytest.fixture
 def page(root):
-    """A page on which a computation may take as long as a compilation: Schemathesis tries every order and every backfill rule."""
+    """A page where a computation may take as long as compiling: Schemathesis tries every order and backfill rule."""
     with started("--traces", root, "--limit", 55) as client:
         yield client
 

@@ -16,6 +16,8 @@ desk = App()
         "fleetlab eta my-trace",
         "fleetlab eta my-trace --job 48213",
         'fleetlab eta my-trace --request "8 A100, 4 h" --at 3d',
+        "fleetlab eta my-trace --job 48213 --calibrate 100",
+        "fleetlab eta my-trace --judge 300",
         'fleetlab eta my-trace --request "2x8 H100, 30 min, user=ada" --at 2024-05-01T12:00 --json',
     )
 )
@@ -26,6 +28,8 @@ def eta(
     request: str | None = None,
     at: str | None = None,
     replays: Annotated[int, Parameter(validator=validators.Number(gte=8, lte=10_000))] = 200,
+    calibrate: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=10_000))] = 0,
+    judge: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=100_000))] = 0,
     starts: str = "auto",
     options: ScenarioOptions = DEFAULTS,
     json: Json = False,
@@ -44,13 +48,29 @@ def eta(
         its submission).
     replays
         How often the queue is played, at most: fewer where it is long.
+    calibrate
+        First ask about so many earlier jobs that had to wait, and widen intervals as those turned out to need; each
+        takes about as long as the answer itself. 0: do not; 100 are good.
+    judge
+        Instead of an answer: ask about so many jobs of the log as they came, knowing nothing of later, and compare with
+        when they started, beside simple answers. 0: do not.
     starts
         Whose starts are what happened before: those of the log, simulated ones, or auto: the log's where it has them
         and load and nodes are as they were.
     """
     from fleetlab._screen import progress, show
+    from fleetlab.studies.eta import judge as judge_eta
 
-    with progress("replays") as bar:
+    if judge and (job or request or at):
+        msg = "--judge asks about jobs of the log as they came: it takes no job, request or time"
+        raise fleetlab.WorkloadError(msg, hint="leave --judge out, or the others")
+    with progress("asks" if judge else "replays") as bar:
         scenario = scenario_of(trace, options, bar)
-        result = fleetlab.eta(scenario, job=job, request=request, at=at, replays=replays, starts=starts, progress=bar)
+        if judge:
+            result: fleetlab.Result = judge_eta(scenario, asks=judge, starts=starts, progress=bar)
+        else:
+            result = fleetlab.eta(
+                scenario, job=job, request=request, at=at, replays=replays, calibrate=calibrate, starts=starts,
+                progress=bar,
+            )  # fmt: skip
     show(result, json=json)

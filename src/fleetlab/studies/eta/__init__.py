@@ -1,5 +1,6 @@
 """When will it start? The present queue, played many times with what is known now."""
 
 from fleetlab.studies.eta.eta import Eta, eta
+from fleetlab.studies.eta.judge import Judgement, judge
 
-__all__ = ["Eta", "eta"]
+__all__ = ["Eta", "Judgement", "eta", "judge"]

@@ -16,15 +16,16 @@ from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim.ledger.ledger import ledger
 from fleetlab.stats import wilson
+from fleetlab.studies.eta.calibration import ENOUGH, Asks, widened
 from fleetlab.studies.eta.history import LOG
 from fleetlab.studies.eta.jobs import Present
 from fleetlab.studies.eta.question import Question, history_of, question_of
-from fleetlab.studies.eta.replay import Replays, play
+from fleetlab.studies.eta.replay import LEVELS, Replays, play, quantiles
 from fleetlab.studies.eta.run_times import RunTimes
 
 WITHIN = {"10 min": 600.0, "1 h": 3600.0, "4 h": 14_400.0, "24 h": 86_400.0}
-LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
-REPLAYS = 200
+REPLAYS, CALIBRATING = 200, 60  # replays of an answer, and of an earlier ask
+LATELY = 3  # times as many jobs of late are drawn from
 LISTED = 1000  # waiting jobs that are all answered, where none is named
 
 
@@ -45,6 +46,7 @@ def eta(
     request: str | None = None,
     at: str | float | None = None,
     replays: int = REPLAYS,
+    calibrate: int = 0,
     starts: str = "auto",
     progress: Progress = silent,
     **words: Unpack[Words],
@@ -65,6 +67,9 @@ def eta(
         that has started by then, its submission).
     replays
         How often the queue is played, at most: fewer where it is long.
+    calibrate
+        First ask about so many earlier jobs of the log that had to wait, and widen intervals as those turned out to
+        need; each takes about as long as the answer itself (default: none; 100 are good).
     starts
         Whose starts are taken as what happened before: those of the `log`, or `simulated` ones (default: auto, those
         of the log where it has them and the scenario leaves its load and nodes as they are).
@@ -77,9 +82,10 @@ def eta(
     question = question_of(scenario, history, job, request, at)
     progress("replays", 0, 0.0)
     found = ask(scenario, question, replays, scenario.seed)
+    earlier = earlier_asks(scenario, question, calibrate, progress) if calibrate else None
     settings = scenario.words() | {"job": job, "request": request, "at": question.at, "starts": history.origin}
     provenance = Provenance("eta", scenario.workload.source, settings, scenario.seed)
-    return _result(scenario, question, found, provenance)
+    return _result(scenario, question, found, provenance, earlier)
 
 
 def ask(scenario: Scenario, question: Question, replays: int, seed: int, run_times: RunTimes | None = None) -> Replays:
@@ -90,16 +96,28 @@ def ask(scenario: Scenario, question: Question, replays: int, seed: int, run_tim
     return play(Present(scenario, snapshot, known, replays, seed), wanted)
 
 
-def quantiles(seconds: Floats, levels: tuple[float, ...] = LEVELS) -> Floats:
-    """Return quantiles of draws of which some may be infinite.
+def earlier_asks(scenario: Scenario, question: Question, count: int, progress: Progress = silent) -> Asks:
+    """Ask about jobs that had to wait before this instant, and return what became of them."""
+    history, at = question.history, question.at
+    waited = np.flatnonzero((history.wait > 0) & (history.submit < at) & (history.frame["job"].to_numpy() >= 0))
+    if len(waited) < ENOUGH:
+        msg = f"too few jobs have waited by then to calibrate by: {len(waited)}"
+        raise WorkloadError(msg, hint="leave `calibrate` out, or ask at a later time")
+    latest = waited[-max(LATELY * count, ENOUGH) :]
+    rng = np.random.default_rng([scenario.seed, 4])
+    rows = np.sort(rng.choice(latest, min(count, len(latest)), replace=False))
+    classes, answer = RunTimes(history), np.zeros((len(rows), len(LEVELS)))
+    for k, row in enumerate(rows):
+        snapshot = history.at(float(history.submit[row]), int(row))
+        present = Present(scenario, snapshot, classes.known(snapshot), CALIBRATING, scenario.seed + k)
+        answer[k] = play(present, np.array([row])).bounded_quantiles(int(row))
+        progress("earlier asks", k + 1, (k + 1) / len(rows))
+    return Asks(history.submit[rows], answer, history.wait[rows])
 
-    >>> quantiles(np.array([1.0, 2.0, 3.0, np.inf]), (0.5, 0.9)).tolist()
-    [2.0, inf]
-    """
-    return np.asarray(np.quantile(seconds, levels, method="inverted_cdf"))
 
-
-def _result(scenario: Scenario, question: Question, found: Replays, provenance: Provenance) -> Eta:
+def _result(
+    scenario: Scenario, question: Question, found: Replays, provenance: Provenance, earlier: Asks | None
+) -> Eta:
     rows = question.rows if len(question.rows) else found.rows
     if refused := [found.refused[row] for row in question.rows if row in found.refused]:
         msg = f"{question.title} can never start on this cluster: {refused[0]}"
@@ -107,24 +125,31 @@ def _result(scenario: Scenario, question: Question, found: Replays, provenance: 
     frames: dict[str, pl.DataFrame] = {}
     if len(question.rows):
         seconds = found.of(int(rows[0]))
-        frames |= {"start": _start(seconds, question), "chances": _chances(seconds)}
+        answer, asks = found.quantiles(int(rows[0])), 0
+        if earlier is not None:
+            answer, asks = widened(earlier, question.at, answer)
+        frames |= {"start": _start(answer, question), "chances": _chances(seconds)}
         reasons = _reasons(found, int(rows[0]))
         if reasons.height:
             frames["waits for"] = reasons
-        estimates = _estimates(seconds)
-        sentences = _sentences(question, seconds, reasons)
+        estimates = _estimates(answer, seconds)
+        sentences = _sentences(question, answer, len(seconds), reasons)
     else:
         frames["queue"] = _queue(question, found)
         estimates = [Estimate.exact("jobs that wait", len(found.rows))]
         sentences = [f"{plural(len(found.rows), 'job')} wait at {question.clock(question.at)}."]
+    if scenario.trace.workload.synthetic:
+        sentences = ["The jobs are synthetic.", *sentences]
     frames["state"] = _state(scenario, question)
-    return Eta(
-        provenance, tuple(sentences), tuple(estimates), frames, _figure(frames), _notes(scenario, question, found)
-    )
+    notes = _notes(scenario, question, found)
+    if earlier is not None:
+        moved = f"quantiles are moved by what {plural(len(earlier.at), 'earlier ask')} of the log needed"
+        kept = "too few earlier asks have an outcome: intervals are not calibrated"
+        notes = (f"calibrated: {moved}" if len(question.rows) and asks else kept, *notes)
+    return Eta(provenance, tuple(sentences), tuple(estimates), frames, _figure(frames), notes)
 
 
-def _start(seconds: Floats, question: Question) -> pl.DataFrame:
-    found = quantiles(seconds)
+def _start(found: Floats, question: Question) -> pl.DataFrame:
     names = [f"P{100 * level:g}" for level in LEVELS]
     when = [question.clock(question.at + s) if np.isfinite(s) else "later" for s in found]
     return pl.DataFrame({"quantile": names, "start in, s": found, "start": when})
@@ -156,8 +181,8 @@ def _reasons(found: Replays, row: int) -> pl.DataFrame:
     )
 
 
-def _estimates(seconds: Floats) -> list[Estimate]:
-    low, p10, median, p90, high = (float(x) for x in quantiles(seconds))
+def _estimates(answer: Floats, seconds: Floats) -> list[Estimate]:
+    low, p10, median, p90, high = (float(x) for x in answer)
     chance = wilson(float((seconds <= WITHIN["1 h"]).sum()), len(seconds))
     return [
         Estimate("time to start", median, low, high, "s"),
@@ -167,11 +192,11 @@ def _estimates(seconds: Floats) -> list[Estimate]:
     ]
 
 
-def _sentences(question: Question, seconds: Floats, reasons: pl.DataFrame) -> list[str]:
-    low, p10, median, p90, high = (float(x) for x in quantiles(seconds))
+def _sentences(question: Question, answer: Floats, replays: int, reasons: pl.DataFrame) -> list[str]:
+    low, p10, median, p90, high = (float(x) for x in answer)
     what = f"{question.title} at {question.clock(question.at)}"
     if high == 0:
-        return [f"{what}: it starts at once in all {len(seconds)} replays."]
+        return [f"{what}: it starts at once in all {replays} replays."]
     said = [
         f"{what}: it starts in {_said(median)} (median); 80 %: {_said(p10)} to {_said(p90)}, "
         f"95 %: {_said(low)} to {_said(high)}."

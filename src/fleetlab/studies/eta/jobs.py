@@ -13,7 +13,7 @@ from fleetlab.core.censoring import Floats
 from fleetlab.core.resample import Ints
 from fleetlab.core.workload import numbered
 from fleetlab.studies.eta.history import SIMULATED, Snapshot
-from fleetlab.studies.eta.run_times import KnownRunTimes
+from fleetlab.studies.eta.run_times import AsRequested, KnownRunTimes
 
 LEAST = 1.0  # s that a job is taken to run on at least
 LINKS = ("depends_on", "dependency")
@@ -25,9 +25,10 @@ class Present:
 
     scenario: Scenario
     snapshot: Snapshot
-    known: KnownRunTimes
+    known: KnownRunTimes | AsRequested
     replays: int
     seed: int
+    arrivals: bool = True  # jobs come after the instant
 
     @property
     def slurm(self) -> bool:

@@ -56,7 +56,8 @@ def history_of(scenario: Scenario, starts: str, progress: Progress = silent) -> 
     """Return what happened: as the log recorded it, or as a simulation finds it."""
     lookup("source of starts", starts, STARTS, error=WorkloadError)
     log = History.of_log(scenario.trace)
-    changed = [name for name in ("load", "nodes", "cluster", "window") if scenario.words().get(name)]
+    changed = [name for name in ("nodes", "window") if getattr(scenario, name)]
+    changed += ["load"] * (scenario.load != 1) + ["cluster"] * (scenario.data.cluster is not scenario.trace.cluster)
     recorded = not np.isnan(log.start).all() and bool((log.wait > 0).any())
     if starts == LOG and not recorded:
         msg = f"the log does not tell when jobs started: {scenario.workload.source}"

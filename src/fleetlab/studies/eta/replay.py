@@ -25,10 +25,11 @@ from fleetlab.studies.eta.jobs import Jobs, Present, jobs_of
 from fleetlab.studies.eta.places import Places, places_of
 
 SLURM_LEAD = 64.0  # s before now in which Slurm's loops place what runs
+LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)  # of quantiles: the ends of 95 and 80 %, and the median
 LEAD = 1.0  # s in which other loops do
 FIRST, LAST = (60.0, 3600.0), 30 * 86_400.0  # s: the first horizon is within these, and the last one
 FURTHER = 4.0  # times as far, for replays in which a job has not started
-PILOT, FEWEST, WORK = 8, 24, 200_000  # replays to learn from, at least, and jobs of all replays
+PILOT, FEWEST, WORK = 8, 40, 200_000  # replays to learn from, at least, and jobs of all replays
 MARGIN = 1.25  # times as far as the pilots went, for the others
 MOST_JOBS = 60_000  # of one replay: no horizon with more arrivals is tried
 
@@ -50,9 +51,29 @@ class Replays:
         """The stage that was played furthest."""
         return max(self.stages.values(), key=lambda stage: stage.most)
 
+    def quantiles(self, row: int) -> Floats:
+        """Return the quantiles of when one job starts."""
+        return quantiles(self.of(row))
+
+    def bounded_quantiles(self, row: int) -> Floats:
+        """Return the same; what was not played to its start is taken to start then."""
+        return quantiles(np.minimum(self.of(row), self.horizon))
+
     def of(self, row: int) -> Floats:
         """Return when one job starts in each replay."""
         return np.asarray(self.seconds[int(np.searchsorted(self.rows, row))])
+
+
+def quantiles(seconds: Floats, levels: tuple[float, ...] = LEVELS) -> Floats:
+    """Return the draws that one more to come is below, or above, as often as the levels say: ranks of n + 1.
+
+    Quantiles of the draws themselves would be too close together: of 39, the outermost hold 95 % of those to come.
+
+    >>> quantiles(np.arange(1.0, 40.0)).tolist(), quantiles(np.array([1.0, 2.0, np.inf]), (0.5, 0.9)).tolist()
+    ([1.0, 4.0, 20.0, 36.0, 39.0], [2.0, inf])
+    """
+    ranks = [np.floor(q * (len(seconds) + 1)) if q <= 0.5 else np.ceil(q * (len(seconds) + 1) - 1e-9) for q in levels]
+    return np.asarray(np.sort(seconds)[np.clip(ranks, 1, len(seconds)).astype(np.int64) - 1])
 
 
 def play(present: Present, wanted: Ints) -> Replays:
@@ -120,8 +141,9 @@ class Stage:
         """Draw what comes in each replay, and make the world of all these jobs."""
         snapshot, history = present.snapshot, present.snapshot.history
         came = history.submit[: int(np.searchsorted(history.submit, snapshot.at, side="right"))]
+        length = horizon if present.arrivals else 0.0
         drawn = {
-            int(k): ahead(came, snapshot.at, horizon, np.random.default_rng([present.seed, int(k), 1])) for k in replays
+            int(k): ahead(came, snapshot.at, length, np.random.default_rng([present.seed, int(k), 1])) for k in replays
         }
         past = np.unique(np.concatenate([rows for rows, _ in drawn.values()]))
         jobs = jobs_of(present, places.rows, _leads(present, places), past)

@@ -20,6 +20,7 @@ from fleetlab.studies.eta.history import History, Snapshot
 ENOUGH = 20  # ended jobs of a class
 RECENT = 20_000  # ended jobs that are looked at, the latest
 LONGEST = 20.0  # times what a job has run, where it has outlasted all others
+MEDIAN = 25  # draws whose median is taken
 UNKNOWN = 3600.0  # seconds: the scale of a job of which nothing is known, not even a limit
 # Classes, the finest first: the finest that has enough ended jobs is used.
 CLASSES: tuple[tuple[str, ...], ...] = (
@@ -108,3 +109,17 @@ class KnownRunTimes:
             first, last = np.searchsorted(sorted_codes, (code, code + 1))
             found.append((by_class[first:last], mine[of_row == code]))
         return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AsRequested:
+    """Run times as a scheduler plans with them: time limits; without one, the median of jobs like it."""
+
+    known: KnownRunTimes
+
+    def draw(self, rows: Ints, elapsed: Floats, draws: int, rng: np.random.Generator) -> Floats:
+        """Return the limit of each of these rows, or its median runtime, as often as wanted."""
+        limit = self.known.classes.limit[rows]
+        usual = np.median(self.known.draw(rows, elapsed, MEDIAN, rng), axis=1)
+        seconds = np.maximum(np.where(np.isinf(limit), usual, limit), elapsed)
+        return np.repeat(seconds[:, None], draws, axis=1)

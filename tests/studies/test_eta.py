@@ -1,0 +1,237 @@
+"""When a job starts: by hand, without a look into the future, and as often right as promised."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fleetlab
+from fleetlab import Cluster, Scenario, Trace, Workload, WorkloadError
+from fleetlab.core.resample import ahead
+from fleetlab.sim.engine.begin import running_of
+from fleetlab.sim.simulate import play_from, simulate
+from fleetlab.sim.world_rows import Times, take
+from fleetlab.studies.eta.calibration import Asks, widened
+from fleetlab.studies.eta.history import History
+from fleetlab.studies.eta.judge import answered, drawn_rows, pinball
+from fleetlab.studies.eta.replay import quantiles
+from fleetlab.studies.eta.request import read_request
+from fleetlab.studies.eta.run_times import RunTimes
+
+
+def nodes(count, gpus=8, gpu_type="A100"):
+    names = {"node": [f"n{k}" for k in range(count)], "gpus": [gpus] * count, "gpu_type": [gpu_type] * count}
+    return Cluster.of(pl.DataFrame(names), source="by hand")
+
+
+def regular(last_runtime=100.0, later=()):
+    """One GPU, on which a job of 100 s comes each 100 s; the 31st has run for 40 s when another comes."""
+    jobs = [(100.0 * k, 100.0 * k, 100.0) for k in range(30)] + [
+        (3000.0, 3000.0, last_runtime),
+        (3040.0, 3100.0, 100.0),
+    ]
+    submit, start, runtime = zip(*jobs, *later, strict=True)
+    frame = pl.DataFrame({"submit": submit, "start": start, "runtime": runtime, "gpu_milli": [1000] * len(submit)})
+    workload = Workload.of(frame.with_columns(end=pl.col("start") + pl.col("runtime")), source="by hand")
+    return Trace(workload, fleetlab.Provenance("read", "by hand"), nodes(1, 1))
+
+
+def random_jobs(count, load=0.95, seed=1):
+    """Poisson arrivals of 1 to 8 GPUs on 12 nodes of 8, exponential run times by user."""
+    rng = np.random.default_rng(seed)
+    gpus, user = rng.choice([1, 2, 4, 8], count, p=[0.5, 0.2, 0.15, 0.15]), rng.integers(0, 10, count)
+    runtime = (1800 * np.exp(rng.normal(0, 1, 10)))[user] * rng.exponential(1, count)
+    submit = np.cumsum(rng.exponential(np.mean(gpus * runtime) / (load * 96), count))
+    users = [f"u{k}" for k in user]
+    frame = {"submit": submit - submit[0], "runtime": runtime, "gpu_milli": gpus * 1000, "user": users}
+    return Workload.of(pl.DataFrame(frame), source="by hand")
+
+
+def test_a_job_behind_one_of_known_length_starts_when_that_ends():
+    found = fleetlab.eta(regular(), job=31)
+    assert found.frames["start"]["start in, s"].to_list() == [60.0] * 5
+    assert found.frames["chances"]["chance, %"].to_list() == [100.0] * 4
+    assert found.frames["waits for"]["reason"].to_list() == ["gpu"]
+
+
+def test_what_comes_later_changes_no_answer():
+    longer = regular(last_runtime=5000.0, later=[(3041.0 + k, 9000.0 + 10 * k, 7.0) for k in range(20)])
+    now, other = (fleetlab.eta(trace, job=31, at=3040) for trace in (regular(), longer))
+    assert now.frames["start"].equals(other.frames["start"])
+    assert now.frames["state"].equals(other.frames["state"])
+
+
+def test_a_job_that_has_outlasted_all_others_runs_on():
+    trace = regular(last_runtime=5000.0)
+    frame = trace.workload.frame.with_columns(start=pl.when(pl.col("job") == 31).then(8000.0).otherwise("start"))
+    history = History.of_log(replace(trace, workload=replace(trace.workload, frame=frame)))
+    snapshot = replace(history.at(3040.0), at=3400.0)  # it has run 400 s, and none ran longer than 100
+    drawn = RunTimes(history).known(snapshot).draw(np.array([30]), np.array([400.0]), 2000, np.random.default_rng(0))
+    assert np.median(drawn) == pytest.approx(800, rel=0.1)  # as likely twice as long as not
+
+
+def test_a_time_limit_bounds_every_draw():
+    frame = regular().workload.frame.with_columns(limit=pl.lit(90.0))
+    trace = regular()
+    history = History.of_log(replace(trace, workload=replace(trace.workload, frame=frame)))
+    known = RunTimes(history).known(history.at(3040.0, 31))
+    assert known.draw(np.array([31]), np.zeros(1), 50, np.random.default_rng(0)).max() == 90.0
+
+
+def test_a_request_is_a_job_that_comes_now():
+    found = fleetlab.eta(regular(), request="1 A100, 50 s", at=3040)
+    assert found.frames["start"]["start in, s"].to_list() == [160.0] * 5  # behind job 31, which runs 100 s
+
+
+def test_all_that_wait_are_answered_where_no_job_is_named():
+    found = fleetlab.eta(regular())
+    assert found.frames["queue"].select("job", "median, s").rows() == [("31", 60.0)]
+
+
+@pytest.mark.parametrize("backfill", ["greedy", "easy", "none"])
+def test_a_loop_that_begins_in_the_middle_goes_on_as_the_whole_one(backfill):
+    scenario = Scenario.of(random_jobs(400, load=2.0), nodes(12), backfill=backfill)
+    whole = simulate(scenario)
+    world, played = whole.world, whole.played
+    at = float(np.median(world.submit))
+    runs = np.flatnonzero((played.start <= at) & (played.end > at))
+    later = np.flatnonzero(~(played.start <= at))
+    rows = np.append(runs[np.argsort(played.start[runs], kind="stable")], later)
+    assert len(runs) > 5
+    assert (world.submit[later] <= at).sum() > 5  # some wait
+    look = np.append(played.start[rows[: len(runs)]], np.maximum(world.submit[later], at)) - at
+    zeros = np.zeros(len(rows))
+    times = Times(look, look, world.runtime[rows], world.estimate[rows], zeros)
+    made, place = take(world, rows, times, frame=False)
+    instances = [range(world.first[row], world.first[row + 1]) for row in rows[: len(runs)]]
+    spots = np.array([k for part in instances for k in part])
+    running = running_of(made, look[: len(runs)], played.where[spots], played.got[spots])
+    again = play_from(scenario, made, running)
+    assert np.allclose(again.start[place] + at, played.start[rows], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "milli", "instances", "gpu_type", "limit"),
+    [
+        ("8 A100, 4 h", 8000, 1, "A100", 14_400.0),
+        ("2x8 a100, 30 min", 8000, 2, "A100", 1800.0),
+        ("1 GPU", 1000, 1, None, None),
+        ("0.5 A100, 2 days", 500, 1, "A100", 172_800.0),
+        ("32", 8000, 4, None, None),
+    ],
+)
+def test_a_request_is_read(text, milli, instances, gpu_type, limit):
+    found = read_request(text, nodes(4))
+    assert (found.milli, found.instances, found.gpu_type, found.limit) == (milli, instances, gpu_type, limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "begins with a number of GPUs"),
+        ("A100", "begins with a number of GPUs"),
+        ("8 H100", "no GPU type by that name"),
+        ("1.5 A100", "whole number"),
+        ("0 A100", "whole number"),
+        ("8 A100, soon", "a duration"),
+        ("8 A100, color=red", "no part of a request"),
+        ("12 A100", "not a multiple"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(text, what):
+    with pytest.raises(WorkloadError, match=what):
+        read_request(text, nodes(4))
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ({"job": 31, "request": "1 GPU"}, "not both"),
+        ({"job": "none"}, "no job by that id"),
+        ({"job": 31, "at": 10}, "is submitted later"),
+        ({"job": 3, "at": 3040}, "has started"),
+        ({"at": "9d"}, "the log has submissions up to"),
+        ({"at": "soon"}, "not an instant"),
+        ({"at": 50}, "no job waits"),
+        ({"request": "2x1 A100"}, "can never start"),
+        ({"starts": "tomorrow"}, "no source of starts"),
+        ({"job": 31, "calibrate": 50}, "too few jobs have waited"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(words, what):
+    with pytest.raises(fleetlab.FleetlabError, match=what):
+        fleetlab.eta(regular(), **words)
+
+
+def test_arrivals_ahead_are_those_of_the_same_hours_and_none_of_later():
+    hour, day = 3600.0, 86_400.0
+    submit = np.sort(np.concatenate([d * day + np.arange(9, 17, 0.05) * hour for d in range(10)]))  # office hours
+    at = 6 * day + 8 * hour
+    for seed in range(20):
+        rows, after = ahead(submit, at, day, np.random.default_rng(seed))
+        assert (submit[rows] <= at).all()
+        hours = (at + after) / hour % 24
+        assert ((hours >= 8.99) & (hours <= 17.01)).all()
+        assert len(rows) == pytest.approx(160, abs=2)
+
+
+def test_of_39_draws_the_outermost_hold_95_of_100_to_come():
+    rng = np.random.default_rng(3)
+    held = [low <= rng.random() <= high for low, _, _, _, high in (quantiles(rng.random(39)) for _ in range(4000))]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.012)
+
+
+def test_intervals_that_are_too_narrow_are_widened_until_they_hold():
+    rng = np.random.default_rng(5)
+    usual = 600 * np.exp(rng.normal(0, 1, 1500))
+    answer = usual[:, None] * np.exp(np.array([-0.3, -0.2, 0.0, 0.2, 0.3]))  # the truth is five times as spread
+    truth = usual * np.exp(rng.normal(0.2, 0.9, 1500))
+    asks = Asks(np.arange(1500.0) * 1e4, answer, truth)
+    moved = np.array([widened(asks, asks.at[k], answer[k])[0] for k in range(300, 1500)])
+    for low, high, level in ((1, 3, 0.8), (0, 4, 0.95)):
+        held = (moved[:, low] <= truth[300:]) & (truth[300:] <= moved[:, high])
+        assert held.mean() == pytest.approx(level, abs=0.03)
+    assert (np.diff(moved, axis=1) >= 0).all()
+
+
+def test_what_always_starts_at_once_is_said_to_start_at_once():
+    asks = Asks(np.arange(100.0), np.zeros((100, 5)), np.zeros(100))
+    assert widened(asks, 200.0, np.zeros(5))[0].tolist() == [0.0] * 5
+
+
+def test_an_outcome_that_is_not_known_yet_is_not_learnt_from():
+    early = Asks(np.arange(60.0), np.full((60, 5), 10.0), np.full(60, 1e6))
+    answer = np.full(5, 10.0)
+    assert widened(early, 61.0, answer) == (pytest.approx(answer), 0)
+
+
+def test_the_pinball_loss_of_a_median_is_half_the_distance():
+    assert pinball(np.array([10.0, 10.0]), np.array([4.0, 20.0]), 0.5).tolist() == [3.0, 5.0]
+    assert pinball(np.array([10.0]), np.array([20.0]), 0.9).tolist() == [9.0]
+
+
+def test_the_command_prints_an_answer(command):
+    done = command("eta", "builtin:500", "--load", "30", "--request", "1 GPU, 1 h", "--json")
+    said = json.loads(done.stdout)
+    assert {"start", "chances", "state"} <= set(said["tables"])
+    assert said["findings"][0] == "The jobs are synthetic."
+
+
+def test_the_command_refuses_a_judgement_of_one_job(command):
+    done = command("eta", "builtin:500", "--judge", "50", "--job", "3")
+    assert done.returncode == 2
+    assert "takes no job" in done.stderr
+
+
+@pytest.mark.validate
+def test_where_jobs_are_independent_intervals_hold_as_promised():
+    scenario = Scenario.of(random_jobs(3000), nodes(12))
+    history = History.of_simulation(simulate(scenario))
+    rows = drawn_rows(history, 400, 0)
+    rows = rows[history.wait[rows] > 0]
+    answer, truth = answered(scenario, history, rows, 60)["replays"], history.wait[rows]
+    for low, high, level in ((1, 3, 0.8), (0, 4, 0.95)):
+        held = (answer[:, low] <= truth) & (truth <= answer[:, high])
+        assert held.mean() == pytest.approx(level, abs=0.06)  # asks that are close in time share their jobs
