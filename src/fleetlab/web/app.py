@@ -28,7 +28,10 @@ from fleetlab.web.operations import INTERNAL
 from fleetlab.web.traces import trace_title
 
 VIEW_TITLES = {"what-if": "What if", "advice": "What to do", "trace": "What happened"}
-STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
+STATIC = {
+    **dict.fromkeys(("page.js", "upload.js", "advice.js", "report.js"), "text/javascript"),
+    "page.css": "text/css",
+}
 
 
 def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
