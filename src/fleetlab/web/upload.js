@@ -3,7 +3,7 @@
 window.fleetlab.uploads = () => {
   const { $, el, ask, Operation, Refused, busy, progressed, idle, say, trouble, take, options } = window.fleetlab.page;
   const pending = { files: [], upload: "", preview: null };
-  const count = (number, what) => `${number.toLocaleString("en")} ${what}`;
+  const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
   const format = () => options.formats.find((one) => one.name === $("format").value);
 
   function showFormat() {
@@ -86,7 +86,7 @@ window.fleetlab.uploads = () => {
       if (!preview) { pending.upload = ""; idle("Cancelled; the upload is deleted."); return; }
       pending.preview = preview;
       const known = preview.formats.map((name) => options.formats.find((f) => f.name === name)).filter(Boolean);
-      $("upload-name").textContent = files.length > 1 ? `${files[0].name} and ${count(files.length - 1, "more")}` : files[0].name;
+      $("upload-name").textContent = files.length > 1 ? `${files[0].name} and ${files.length - 1} more` : files[0].name;
       $("looks-like").textContent = known.length ? `It looks like: ${known.map((f) => f.title).join("; or ")}.${preview.note ? ` ${preview.note}` : ""}` : `No format was recognized: choose one. ${preview.note}`;
       if (known.length) $("format").value = known[0].name;
       write(Object.entries(preview.map));
@@ -118,15 +118,15 @@ window.fleetlab.uploads = () => {
     } catch (error) { trouble(error); }
   }
   function confirmed(result) {
-    $("read-counts").textContent = `${result.title}: ${count(result.jobs, "jobs")}, ${count(result.rejects, "rows rejected")}.`;
+    $("read-counts").textContent = `${result.title}: ${count(result.jobs, "job")}, ${count(result.rejects, "row")} rejected.`;
     $("rejects").hidden = !result.rejects;
-    $("reject-reasons").replaceChildren(...result.reject_reasons.map((r) => el("li", {}, `${r.reason}: ${count(r.rows, "rows")}`)));
+    $("reject-reasons").replaceChildren(...result.reject_reasons.map((r) => el("li", {}, `${r.reason}: ${count(r.rows, "row")}`)));
     $("rejected").tBodies[0].replaceChildren(...result.rejected.map((r) => el("tr", {}, el("td", {}, r.file), el("td", {}, r.line.toLocaleString("en")), el("td", {}, r.reason))));
     $("read-notes").replaceChildren(...result.notes.map((line) => el("li", {}, line)));
     $("use").onclick = async () => {
       $("sending").open = false;
       close();
-      options.traces.push({ trace: result.trace, title: `${result.title}, ${count(result.jobs, "jobs")}` });
+      options.traces.push({ trace: result.trace, title: `${result.title}, ${count(result.jobs, "job")}` });
       try { await take(result.trace); } catch (error) { trouble(error); }
     };
     $("discard").onclick = () => discard(result.trace);
