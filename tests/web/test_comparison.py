@@ -154,6 +154,18 @@ def test_jobs_that_cannot_run_are_the_first_row_and_make_no_wait_look_better(sma
         assert total == pytest.approx(wait[side]["value"])
 
 
+def test_fewer_nodes_never_look_like_an_improvement(small, base):
+    # On this trace the mean wait falls when a rack is lost: the jobs of another type go first.
+    link = Link.of("nodes=MISC -8")
+    told = compare_runs(link, base, outcome_of(small, nodes="MISC -8"), "")
+    wait = rows(told)["mean wait"]
+    assert (wait["verdict"], wait["better"]) == ("lower", None)
+    assert "Fewer nodes do not make jobs wait less" in told["headline"]
+    more = compare_runs(Link.of("nodes=MISC +10"), base, outcome_of(small, nodes="MISC +10"), "")
+    assert rows(more)["mean wait"]["better"] == "lower"
+    assert "Fewer nodes" not in more["headline"]
+
+
 def test_flags_of_jobs_are_packed_into_text_and_back():
     flags = np.random.default_rng(1).random(1001) < 0.3
     assert (unpack(pack(flags), 1001) == flags).all()

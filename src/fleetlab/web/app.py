@@ -32,7 +32,10 @@ from fleetlab.web.traces import trace_title
 SMALL = 1000  # bytes of a body that is not worth compressing
 LEVEL = 5  # of compression: 9 takes three times as long for a hundredth less
 VIEW_TITLES = {"what-if": "What if", "advice": "What to do", "trace": "What happened"}
-STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
+STATIC = {
+    **dict.fromkeys(("page.js", "upload.js", "advice.js", "report.js"), "text/javascript"),
+    "page.css": "text/css",
+}
 
 
 def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:

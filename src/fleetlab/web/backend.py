@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
@@ -21,7 +25,7 @@ from fleetlab.web.pace import Pace
 from fleetlab.web.pool import Listener, WorkerPool
 from fleetlab.web.runs import completed_by_both, pack
 from fleetlab.web.traces import TraceNames, builtin_jobs
-from fleetlab.web.uploads import Uploads
+from fleetlab.web.uploads import Upload, Uploads
 
 KEPT = 8 << 20  # bytes of comparisons in memory
 READ_LIMIT = 60.0  # s for a reader at most
@@ -48,14 +52,40 @@ class WhatIfBackend:
         self.workers, self.limit = workers, limit
         self._comparisons = KeptAnswers(KEPT)
         self.pool: WorkerPool
+        self.compiling: list[str] = []  # rules that are not compiled yet
+        self._compiler: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Start the processes."""
         self.pool = WorkerPool(self.workers, str(self.uploads.root))
         self.pool.start()
+        self._compiler = asyncio.create_task(self._compile())
+
+    async def _compile(self) -> None:
+        """Compile all rules in a process of its own, once the first of the others works: they compile the same."""
+        ready = {"verb": "ready"}
+        await self.pool.request("ready", ready, visitor="", limit=READ_LIMIT, listener=lambda _: None, keep=False)
+        path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "fleetlab.web.compile_rules",
+            stdout=asyncio.subprocess.PIPE, env=os.environ | path, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                self.compiling = json.loads(line)["left"]
+        finally:
+            self.compiling = []
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
 
     async def close(self) -> None:
         """End all work and delete the uploads."""
+        if self._compiler is not None:
+            self._compiler.cancel()
+            await asyncio.gather(self._compiler, return_exceptions=True)
         await self.operations.close()
         await self.pool.close()
         self.uploads.close()
@@ -149,11 +179,17 @@ class WhatIfBackend:
         if len(self._jobs) >= KEPT:
             self._jobs.clear()
         self._jobs[trace] = next(int(e["value"]) for e in summary["summary"] if e["metric"] == "jobs")
-        return cast("messages.TraceSummary", {"trace": trace, **summary})
+        return cast("messages.TraceSummary", {"trace": trace, "title": self.traces.title(trace), **summary})
 
     async def describe_trace(self, trace: str, operation: Operation) -> messages.TraceDescription:
         """Describe a trace as `fleetlab describe` does."""
         return cast("messages.TraceDescription", {"trace": trace, **await self._request("describe", trace, operation)})
+
+    async def advise(self, link: Link, study: str, goal: str, operation: Operation) -> messages.Advice:
+        """Return what a study recommends for a scenario."""
+        scenario, key = link.now, f"{link.now.key} {study} {goal if study == 'capacity' else ''}"
+        words: dict[str, Any] = {"query": words_query(scenario), "study": study, "goal": goal}
+        return cast("messages.Advice", await self._request("advise", str(scenario.data.name), operation, key, **words))
 
     async def report(self, link: Link, operation: Operation) -> str:
         """Return baseline, scenario and kept runs as one HTML file."""
@@ -176,20 +212,38 @@ class WhatIfBackend:
         )
         return str(answer["html"])
 
+    async def preview(self, name: str, operation: Operation) -> messages.LogPreview:
+        """Look at an uploaded log before it is read; delete the upload if that fails."""
+        upload = self.uploads.get(name)
+        answer = await self._read(upload, {"verb": "preview"}, operation)
+        rows = [[upload.with_own_names(cell) for cell in row] for row in answer["rows"]]
+        return cast("messages.LogPreview", answer | {"rows": rows, "note": upload.with_own_names(answer["note"])})
+
     async def read(self, settings: Mapping[str, Any], operation: Operation) -> messages.LogSummary:
         """Read an uploaded log into a trace; delete the upload if that fails."""
         upload = self.uploads.get(settings["upload"])
+        title = upload.title
+        request = {
+            "verb": "read", "out": str(upload.trace), "title": title,
+            "format": settings["format"], "zone": settings.get("zone") or None, "map": settings.get("map") or None,
+        }  # fmt: skip
+        counts = await self._read(upload, request, operation)
+        own = upload.with_own_names
+        rejected = [row | {"file": own(row["file"])} for row in counts["rejected"]]
+        upload.keep_trace_only()
+        result = counts | {"trace": f"upload:{upload.name}", "title": title, "rejected": rejected}
+        return cast("messages.LogSummary", result | {"notes": [own(note) for note in counts["notes"]]})
+
+    async def _read(self, upload: Upload, request: dict[str, Any], operation: Operation) -> dict[str, Any]:
+        """Have a process of its own look at the files of an upload; delete them if that fails."""
         if not upload.files:
             msg = "the upload has no file, or was read already"
             raise TraceError(msg, hint="upload the file first")
-        request = {
-            "verb": "read", "path": str(upload.log), "out": str(upload.trace), "scratch": str(upload.scratch),
-            "format": settings["format"], "zone": settings.get("zone") or None, "map": settings.get("map") or None,
-        }  # fmt: skip
+        request |= {"path": str(upload.log), "scratch": str(upload.scratch)}
         try:
-            counts = await self.pool.request(
-                f"read {upload.name}", request, visitor=operation.visitor, limit=min(self.limit, READ_LIMIT),
-                listener=operation.update, kind="read", keep=False,
+            return await self.pool.request(
+                f"{request['verb']} {upload.name}", request, visitor=operation.visitor,
+                limit=min(self.limit, READ_LIMIT), listener=operation.update, kind="read", keep=False,
             )  # fmt: skip
         except FleetlabError as e:
             self.uploads.remove(upload.name)
@@ -197,9 +251,6 @@ class WhatIfBackend:
         except BaseException:
             self.uploads.remove(upload.name)
             raise
-        notes = [upload.with_own_names(note) for note in counts["notes"]]
-        upload.keep_trace_only()
-        return {"trace": f"upload:{upload.name}", "jobs": counts["jobs"], "rejects": counts["rejects"], "notes": notes}
 
 
 async def _both(first: Any, second: Any) -> tuple[Any, Any]:  # noqa: ANN401

@@ -44,7 +44,12 @@ def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunCompa
     """Return everything that the page shows of two outcomes."""
     rows = [row for metric in METRICS if (row := _row(metric, base, now)) is not None]
     reasons = _reasons(base, now)
+    chance = _only_fewer_nodes(link, base, now)
+    if chance:  # what jobs gain then is no improvement
+        rows = [row | {"better": None} if row["verdict"] == row["better"] else row for row in rows]
     findings = [*_cannot_run(rows[0], base, now), *_findings(rows, reasons)]
+    if chance and any(row["metric"] == "mean wait" and row["verdict"] == "lower" for row in rows):
+        findings.append(OTHER_SCHEDULE)
     return {
         "link": link.query(),
         "title": link.now.title,
@@ -157,6 +162,10 @@ def _allocation(base: Outcome, now: Outcome) -> list[AllocationRow]:
 
 # --- text --------------------------------------------------------------------------------------------------------
 
+OTHER_SCHEDULE = (
+    "Fewer nodes do not make jobs wait less: with them other jobs start first, and one schedule is not another. "
+    "Take it as chance, or try another seed and load."
+)
 VERBS = {"lower": "falls", "higher": "rises"}
 
 
@@ -184,6 +193,7 @@ def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str]) -> str
     """Return what was changed and what it does, in one sentence: jobs that can no longer run come first."""
     more = (cannot_run["now"]["value"] or 0.0) > (cannot_run["base"]["value"] or 0.0)
     sentence = next((line for line in findings if more or "cannot run" not in line), findings[0])
+    sentence = f"{sentence} {OTHER_SCHEDULE}" if OTHER_SCHEDULE in findings else sentence
     what = change_of(link)
     return f"{what}: {sentence[0].lower()}{sentence[1:]}" if what else sentence
 
@@ -194,10 +204,20 @@ def change_of(link: Link) -> str:
     >>> change_of(Link.of("load=1.3&nodes=T4+%2B20"))
     'Nodes T4 +20, load 1.3'
     """
-    now, base = (dict(query_pairs(words_query(s))) for s in (link.now, link.base))
-    words = [f"{name} {now.get(name, 'by default')}" for name in now | base if now.get(name) != base.get(name)]
-    text = ", ".join(words)
+    text = ", ".join(f"{name} {value}" for name, value in _changed_words(link).items())
     return text[:1].upper() + text[1:]
+
+
+def _changed_words(link: Link) -> dict[str, str]:
+    now, base = (dict(query_pairs(words_query(s))) for s in (link.now, link.base))
+    return {name: now.get(name, "by default") for name in now | base if now.get(name) != base.get(name)}
+
+
+def _only_fewer_nodes(link: Link, base: Outcome, now: Outcome) -> bool:
+    """Return whether nothing was changed but that nodes were taken away."""
+    types = {*base["nodes"], *now["nodes"]}
+    less = [base["nodes"].get(name, 0) - now["nodes"].get(name, 0) for name in types]
+    return set(_changed_words(link)) == {"nodes"} and min(less, default=0) >= 0 and max(less, default=0) > 0
 
 
 def _recorded(link: Link, base: Outcome) -> RecordedWait | None:

@@ -17,6 +17,7 @@ from fleetlab.core import FleetlabError
 from fleetlab.core.catalog import BACKFILLS, ORDERS
 from fleetlab.core.names import lookup
 from fleetlab.web import messages
+from fleetlab.web.advice_words import GOAL, STUDIES
 from fleetlab.web.backend import WhatIfBackend, Work
 from fleetlab.web.link import Link
 from fleetlab.web.operations import DONE, RUNNING, Operation
@@ -44,6 +45,7 @@ async def options(backend: WhatIfBackend, _: Request) -> Response:
             {"name": f.name, "title": f.title, "expects": f.expects, "options": sorted(f.options)}
             for f in READERS.values()
         ],
+        "compiling": backend.compiling,
         "limits": {"upload_bytes": backend.uploads.most, "seconds": backend.limit, "workers": backend.workers},
     }
     return JSONResponse(message)
@@ -102,9 +104,24 @@ def _operation_of(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
         backend.traces.locate(trace)
         do = backend.open_trace if kind == "open" else backend.describe_trace
         return Work(kind, lambda operation: do(trace, operation), trace, trace)
+    if kind == "advise":
+        return _advise_operation(backend, values)
+    if kind == "preview":
+        upload = backend.uploads.get(_string(values, "upload"))
+        return Work(kind, lambda operation: backend.preview(upload.name, operation))
     if kind == "read":
         return Work(kind, _read_operation(backend, values))
-    raise HTTPException(400, "an operation is one of open, describe, run, read")
+    raise HTTPException(400, "an operation is one of open, describe, run, advise, preview, read")
+
+
+def _advise_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
+    link, study = Link.of(_string(values, "link")), _string(values, "study")
+    if study not in STUDIES:
+        raise HTTPException(400, f"a study is one of {', '.join(STUDIES)}")
+    goal = _string(values, "goal")[:200] if values.get("goal") is not None else GOAL
+    trace = str(link.now.data.name)
+    backend.traces.locate(trace)
+    return Work("advise", lambda operation: backend.advise(link, study, goal, operation), f"{trace} {study}", trace)
 
 
 def _read_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Callable[[Operation], Awaitable[Any]]:

@@ -103,6 +103,7 @@ class TraceSummary(TypedDict):
     """The contents of a trace."""
 
     trace: str
+    title: str
     source: str
     summary: list[EstimateMessage]
     nodes: list[NodeMenu]
@@ -118,12 +119,73 @@ class TraceDescription(TypedDict):
     result: dict[str, Any]
 
 
+class AdviceRow(TypedDict):
+    """One recommendation: its effect on the mean wait, what it requires and costs, and the words that try it.
+
+    `tier` is 0 for the model alone, 1 for a setting, 2 for changes of jobs, 3 for parts without a price, 4 for nodes.
+    """
+
+    action: str
+    verdict: str
+    effect: Quantity
+    requires: str
+    tier: int
+    cost: float
+    cost_text: str
+    words: dict[str, str] | None
+
+
+class Advice(TypedDict):
+    """What one study recommends, the cheapest first, and what it found."""
+
+    study: str
+    findings: list[str]
+    rows: list[AdviceRow]
+    notes: list[str]
+
+
+class LogPreview(TypedDict):
+    """An uploaded log before it is read: the formats that it looks like, its first rows, and the map of its columns.
+
+    `spelled` has the columns as expressions name them, `targets` the columns of a workload that can be mapped.
+    """
+
+    formats: list[str]
+    header: list[str]
+    rows: list[list[str]]
+    spelled: list[str]
+    map: dict[str, str]
+    targets: list[str]
+    note: str
+
+
+class RejectedRow(TypedDict):
+    """A row of a log that was rejected, and why."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class RejectReason(TypedDict):
+    """How many rows were rejected for one reason."""
+
+    reason: str
+    rows: int
+
+
 class LogSummary(TypedDict):
-    """An uploaded log that was read, the name of its trace, and its notes: first which column became which."""
+    """An uploaded log that was read, the name of its trace, and its notes: first which column became which.
+
+    `reject_reasons` counts the rejected rows by reason, `rejected` lists the first of them.
+    """
 
     trace: str
+    title: str
     jobs: int
     rejects: int
+    reject_reasons: list[RejectReason]
+    rejected: list[RejectedRow]
     notes: list[str]
 
 
@@ -146,24 +208,28 @@ class OperationMessage(TypedDict):
     """
 
     operation: str
-    kind: Literal["open", "describe", "run", "read"]
+    kind: Literal["open", "describe", "run", "advise", "preview", "read"]
     status: Literal["running", "done", "failed", "cancelled"]
     ahead: int
     seconds: float
     expected: float | None
     progress: ProgressMessage | None
-    result: NotRequired[RunComparison | TraceSummary | TraceDescription | LogSummary]
+    result: NotRequired[RunComparison | TraceSummary | TraceDescription | Advice | LogPreview | LogSummary]
     error: NotRequired[ErrorMessage]
 
 
 class OperationRequest(TypedDict):
-    """What to do. `run` needs `link`; `open` and `describe` need `trace`; `read` needs `upload` and `format`.
+    """What to do. `run` needs `link`; `open` and `describe` need `trace`; `preview` and `read` need `upload`.
+
+    `read` also needs `format`; `advise` needs `link` and `study`, and takes `goal`, such as `p90 wait < 10m`.
 
     `replaces` names an operation whose result is no longer needed.
     """
 
-    kind: Literal["open", "describe", "run", "read"]
+    kind: Literal["open", "describe", "run", "advise", "preview", "read"]
     link: NotRequired[str]
+    study: NotRequired[Literal["diagnose", "capacity", "calibrate"]]
+    goal: NotRequired[str]
     trace: NotRequired[str]
     upload: NotRequired[str]
     format: NotRequired[str]
@@ -229,11 +295,15 @@ class PageLimits(TypedDict):
 
 
 class PageOptions(TypedDict):
-    """Everything that can be chosen on the page. `uses_estimate` lists the orders and backfill rules that do."""
+    """Everything that can be chosen on the page. `uses_estimate` lists the orders and backfill rules that do.
+
+    `compiling` lists the rules that are still being compiled: their first use takes longer.
+    """
 
     version: str
     traces: list[TraceChoice]
     options: list[OptionMessage]
     uses_estimate: list[str]
     formats: list[FormatChoice]
+    compiling: list[str]
     limits: PageLimits

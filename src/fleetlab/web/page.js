@@ -33,6 +33,8 @@
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
   const hundredths = (seconds) => Math.round(100 * seconds) / 100;
 
+  const VIEWS = { "what-if": "What if", advice: "What to do", trace: "What happened" };
+
   // --- the address: a scenario is text by option, as the command line has it ---
   let options = null; // what can be chosen
   let opened = null; // the trace: its nodes and notes
@@ -53,7 +55,7 @@
     const params = new URLSearchParams(location.search);
     return {
       trace: params.get("trace") || "builtin:100000:0",
-      view: params.get("view") === "trace" ? "trace" : "what-if",
+      view: Object.keys(VIEWS).includes(params.get("view")) ? params.get("view") : "what-if",
       now: scenario(params),
       base: scenario(new URLSearchParams(params.get("base") || "")),
       kept: params.getAll("keep").slice(0, KEPT).map((query) => scenario(new URLSearchParams(query))),
@@ -205,6 +207,7 @@
     wanted = address(state, { short: true });
     filling?.stop();
     makePresets();
+    if (state.view !== "what-if") { if (state.view === "advice") view(); return; }
     stale("The run of the new settings is in progress");
     clearTimeout(timer);
     timer = setTimeout(play, SOON);
@@ -290,7 +293,6 @@
       el("span", {}, `${r.metric} `, el("b", {}, r.now.text.split(" (")[0]), el("span", { className: "soft" }, ` (baseline ${r.base.text.split(" (")[0]})`))));
     titled();
   }
-  const VIEWS = { "what-if": "What if", advice: "What to do", trace: "What happened" };
   function titled() {
     const trace = $("trace").selectedOptions[0]?.textContent ?? state.trace;
     const what = state.view === "what-if" && !same(state.now, state.base) ? `What if ${words(state.now).toString().replaceAll("&", ", ").replaceAll("+", " ") || "as by default"}` : VIEWS[state.view];
@@ -476,6 +478,17 @@
     input.setAttribute("aria-describedby", meaning.id);
     return el("div", { className: "option", id: `row-${o.name}` }, el("label", { htmlFor: input.id }, capital(o.name)), input, again, meaning);
   }
+  // Rules are compiled in the background from the start; until one is, its first use takes longer.
+  const LOOK = 5000; // ms
+  async function watchCompilation() {
+    while (options.compiling.length) {
+      mark();
+      await new Promise((done) => { setTimeout(done, LOOK); });
+      try { options.compiling = (await ask("/api/options")).compiling; } catch { return; }
+    }
+    mark();
+  }
+  const compiling = (o) => (options.compiling.includes(`${o.name} ${state.now[o.name]}`) ? " (being compiled: its first use takes longer)" : "");
   function makeOptions() {
     const rest = options.options.map((o) => o.name).filter((name) => ![...POLICY, "load", "nodes"].includes(name));
     for (const [box, names] of [["policy", POLICY], ["node-edits", ["nodes"]], ["others", rest]])
@@ -566,7 +579,7 @@
       const again = $(`reset-${o.name}`);
       if (again) again.hidden = state.now[o.name] === o.default;
       $(`row-${o.name}`)?.classList.toggle("changed", state.now[o.name] !== state.base[o.name]);
-      if (o.kind === "choice") $(`means-${o.name}`).textContent = o.choices.find((c) => c.name === state.now[o.name])?.meaning ?? "";
+      if (o.kind === "choice") $(`means-${o.name}`).textContent = (o.choices.find((c) => c.name === state.now[o.name])?.meaning ?? "") + compiling(o);
     }
     $("row-estimate").classList.toggle("idle", ![state.now.order, state.now.backfill].some((name) => options.uses_estimate.includes(name)));
     (opened ? opened.nodes : []).forEach((group, k) => $(`nodes-row-${k}`)?.classList.toggle("changed", nodesOf(group, state.now.nodes) !== nodesOf(group, state.base.nodes)));
@@ -597,7 +610,7 @@
   // --- the trace ---
   function listed() {
     const choices = [...options.traces];
-    if (!choices.some((t) => t.trace === state.trace)) choices.push({ trace: state.trace, title: state.trace.startsWith("upload:") ? "your upload" : state.trace });
+    if (!choices.some((t) => t.trace === state.trace)) choices.push({ trace: state.trace, title: opened?.title ?? (state.trace.startsWith("upload:") ? "your upload" : state.trace) });
     $("trace").replaceChildren(...choices.map((t) => el("option", { value: t.trace }, t.title)));
     $("trace").value = state.trace;
   }
@@ -621,6 +634,8 @@
     const result = await operation.over;
     if (!result) { idle("Cancelled. Choose a trace."); return false; }
     opened = result;
+    listed();
+    titled();
     makeEstimates();
     const of = (metric) => opened.summary.find((e) => e.metric === metric)?.value ?? 0;
     const days = of("submissions span");
@@ -647,12 +662,14 @@
   async function view() {
     $("what-if").hidden = state.view !== "what-if";
     $("description").hidden = state.view !== "trace";
+    $("advice").hidden = state.view !== "advice";
     mark();
     titled();
     try {
       trouble(null);
       if (!opened && !(await open())) return;
       if (state.view === "trace") await describe();
+      else if (state.view === "advice") await window.fleetlab.advise("diagnose");
       else { play(); table(); fillKept(); }
     } catch (error) { trouble(error); }
   }
@@ -675,65 +692,14 @@
     view();
   });
 
-  // --- uploads ---
-  function formats() {
-    $("format").replaceChildren(...options.formats.map((f) => el("option", { value: f.name }, f.title)));
-    $("format").value = "csv";
-    const showFormat = () => {
-      const f = options.formats.find((one) => one.name === $("format").value);
-      $("expects").textContent = `Expected: ${f.expects}. At most ${options.limits.upload_bytes / 2 ** 20} MiB.`;
-      $("zone-row").hidden = !f.options.includes("zone");
-      $("map-row").hidden = !f.options.includes("map");
-    };
-    $("format").addEventListener("change", showFormat);
-    showFormat();
-  }
-  // A log is used only once the visitor has seen how it was read: a column that is misread answers another question.
-  function confirmed(result, name) {
-    const count = (number, what) => `${number.toLocaleString("en")} ${what}`;
-    $("read-counts").textContent = `${name}: ${count(result.jobs, "jobs")}, ${count(result.rejects, "rows rejected")}.`;
-    $("read-notes").replaceChildren(...result.notes.map((line) => el("li", {}, line)));
-    $("use").onclick = async () => {
-      $("confirm").hidden = true;
-      $("sending").open = false;
-      options.traces.push({ trace: result.trace, title: `${name}, ${count(result.jobs, "jobs")}` });
-      try { await take(result.trace); } catch (error) { trouble(error); }
-    };
-    $("discard").onclick = async () => {
-      $("confirm").hidden = true;
-      try { await ask(`/api/uploads/${result.trace.slice("upload:".length)}`, { method: "DELETE" }); idle("The upload is deleted."); } catch (error) { trouble(error); }
-    };
-    $("confirm").hidden = false;
-    $("confirm").focus();
-  }
-  $("send").addEventListener("click", async () => {
-    $("confirm").hidden = true;
-    const chosen = [...$("files").files];
-    if (!chosen.length) return trouble(new Refused({ error: "no file is chosen", hint: "choose the file, or the files, of one log" }));
-    const f = options.formats.find((one) => one.name === $("format").value);
-    const pairs = $("map").value.split("\n").filter((line) => line.trim()).map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1).trim()]);
-    $("send").disabled = true;
-    trouble(null);
-    try {
-      let upload = "";
-      for (const file of chosen) {
-        say(`Uploading ${file.name}`);
-        const message = await ask(`/api/uploads?${new URLSearchParams({ name: file.name, ...(upload ? { upload } : {}) })}`,
-          { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file });
-        upload = message.upload;
-      }
-      const question = { kind: "read", upload, format: f.name };
-      if (f.options.includes("zone") && $("zone").value.trim()) question.zone = $("zone").value.trim();
-      if (f.options.includes("map") && pairs.length) question.map = Object.fromEntries(pairs);
-      const operation = new Operation(question, progressed);
-      busy(operation, "Reading");
-      const result = await operation.over;
-      if (!result) { idle("Cancelled; the upload is deleted."); return undefined; }
-      idle("Read: check how, then use it.");
-      confirmed(result, chosen[0].name.slice(0, 40));
-    } catch (error) { trouble(error); } finally { $("send").disabled = false; }
-    return undefined;
-  });
+  // --- what other scripts of the page use ---
+  window.fleetlab.page = {
+    $, el, ask, Operation, Refused, busy, progressed, idle, say, trouble, duration, capital, take, titled,
+    get options() { return options; }, get state() { return state; }, get opened() { return opened; },
+    address: () => address(state, { short: true }), edits,
+    // Take words of a scenario over, and show it.
+    apply(change) { Object.assign(state.now, change); state.view = "what-if"; settle(); changed(); view(); },
+  };
 
   (async () => {
     try {
@@ -741,9 +707,11 @@
       state = fromAddress();
       arrive();
       makeOptions();
-      formats();
+      window.fleetlab.uploads();
+      window.fleetlab.advice();
       listed();
       settle();
+      watchCompilation();
       await view();
     } catch (error) { trouble(error); }
   })();

@@ -75,6 +75,11 @@ class TraceNames:
         ]
         return builtin + [{"trace": f"folder:{name}", "title": name} for name in self._folders()]
 
+    def title(self, trace: str) -> str:
+        """Return the name of a trace, for those who may open it; an upload keeps the name of its file."""
+        kind, _, name = trace.partition(":")
+        return self._uploads.get(name).title if kind == "upload" else trace_title(trace)
+
     def locate(self, trace: str) -> tuple[str, str]:
         """Return a key that changes whenever the trace does, and what to open."""
         kind, _, name = trace.partition(":")

@@ -57,6 +57,7 @@ class Upload:
     files: list[Path] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of the files, as the visitor has them
     bytes: int = 0
+    title: str = "the upload"  # the name of its first file, kept when the file is gone
     used: float = field(default_factory=time.monotonic)
 
     @property
@@ -147,6 +148,10 @@ class Uploads:
             raise
         upload.files.append(path)
         upload.names.append(name)
+        if len(upload.names) == 1:
+            upload.title = (
+                clip("".join(c for c in name.replace("\\", "/").rpartition("/")[2] if c.isprintable())) or upload.title
+            )
         upload.bytes += size
 
     def refuse_large(self, size: int) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,11 +23,14 @@ from fleetlab.core import FleetlabError
 
 KEPT = 2  # traces in memory
 INTERVAL = 0.1  # s between two progress messages
+LOOK = 0.5  # s between two looks whether something is compiled
+COMPILES = str(Path(__file__).parents[1] / "sim" / "jit.py")
 GIB = 1 << 30
 MEMORY = 12 * GIB  # of a process
 READ_MEMORY = 4 * GIB  # of one that reads an upload
 READ_DISK = 2 * GIB  # of any file that it writes
 JOBS = 2_000_000  # of an uploaded log
+REJECTS = 20  # rejected rows of an upload that are listed
 POINTS = 30_000  # of all figures of a description
 
 _traces: OrderedDict[str, Any] = OrderedDict()
@@ -41,6 +45,7 @@ class Channel:
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._last = out, 0.0
+        self._lock, self._main = threading.Lock(), threading.get_ident()
         self.turn, self.cancelled = 0, -1  # the number of the current request, and of the last that was cancelled
 
     def progress(self, what: str, count: int, fraction: float | None) -> None:
@@ -55,10 +60,28 @@ class Channel:
         """Send one line."""
         line = json.dumps(message, ensure_ascii=True, allow_nan=False)
         try:
-            self._out.write(line + "\n")
-            self._out.flush()
+            with self._lock:
+                self._out.write(line + "\n")
+                self._out.flush()
         except BrokenPipeError:
             os._exit(0)  # the server has ended
+
+    def tell_compilation(self) -> None:
+        """Say, from a thread of its own, when a rule is compiled: that takes a minute, in which nothing else is said.
+
+        It looks at where the work is: also one that waits until another process has compiled the rule is there.
+        """
+        told = -1
+        while True:
+            time.sleep(LOOK)
+            frame = sys._current_frames().get(self._main)
+            while frame is not None and frame.f_code.co_filename != COMPILES:
+                frame = frame.f_back
+            if frame is None:
+                told = -1
+            elif told != self.turn and self.turn:
+                told = self.turn
+                self.send({"what": "compiling a rule that is used for the first time", "count": 0, "fraction": None})
 
 
 def open_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
@@ -111,6 +134,18 @@ def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     return timed(run_scenario(scenario, early, among=request.get("among"), progress=channel.progress))
 
 
+def advise(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Say what to do about waiting in a scenario."""
+    from fleetlab.web.advice import advise as study
+    from fleetlab.web.assumed_cluster import cluster_of
+    from fleetlab.web.link import read_scenario
+
+    trace = _trace(request, channel)
+    cluster = None if trace.cluster is not None else cluster_of(trace)[0]
+    scenario = read_scenario(request["query"], request["name"]).bind(trace, cluster)
+    return dict(study(scenario, request["study"], request["goal"], channel.progress))
+
+
 def report(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Return results as one HTML file; the comparison with the baseline comes first."""
     from fleetlab.core import Result, SavedResult
@@ -137,16 +172,47 @@ def read(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     if len(trace.workload) > JOBS:
         msg = f"a log on this page has at most {JOBS:,} jobs, not {len(trace.workload):,}"
         raise TraceError(msg, hint="read it with `fleetlab read`, and start the page with --traces FOLDER")
+    title = request.get("title") or trace.workload.source  # the visitor's name of the file in place of ours
+    trace = replace(
+        trace,
+        workload=replace(trace.workload, source=title),
+        provenance=replace(trace.provenance, source=title),
+    )
     trace.save(request["out"])
-    return {"jobs": len(trace.workload), "rejects": trace.rejects.height, "notes": list(trace.notes)}
+    reasons = trace.tables()["rejects"].select("reason", "rows").group_by("reason", maintain_order=True).sum()
+    return {
+        "jobs": len(trace.workload),
+        "rejects": trace.rejects.height,
+        "reject_reasons": reasons.head(REJECTS).to_dicts(),
+        "rejected": trace.rejects.head(REJECTS).select("file", "line", "reason").to_dicts(),
+        "notes": list(trace.notes),
+    }
+
+
+def preview(request: Mapping[str, Any], _: Channel) -> dict[str, Any]:
+    """Look at an uploaded log before it is read; only in a process that ends after it."""
+    from dataclasses import asdict
+
+    from fleetlab.traces.preview import preview as look
+
+    tempfile.tempdir = request["scratch"]
+    return asdict(look(request["path"]))
+
+
+def ready(_: Mapping[str, Any], __: Channel) -> dict[str, Any]:
+    """Answer that this process works."""
+    return {}
 
 
 VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {
     "open": open_trace,
     "describe": describe_trace,
     "run": run,
+    "advise": advise,
     "report": report,
+    "preview": preview,
     "read": read,
+    "ready": ready,
 }
 
 
@@ -216,6 +282,8 @@ def main(kind: str, uploads: str = "") -> None:
     if kind != "read":
         _warm_up()
     channel.send({"ready": True})
+    if kind != "read":
+        threading.Thread(target=channel.tell_compilation, daemon=True).start()
     next_request = _requests(channel, uploads)
     while True:
         request = next_request()

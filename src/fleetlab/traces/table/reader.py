@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -23,6 +24,7 @@ from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.times import moments
 from fleetlab.traces.input.timestamps import valid_zone
 from fleetlab.traces.table import cells
+from fleetlab.traces.table.expression import named
 from fleetlab.traces.table.guess import guess, told
 from fleetlab.traces.table.jobs import to_jobs
 from fleetlab.traces.table.mapping import ESTIMATE, TIMES, ColumnMap, column_map, listed, map_option
@@ -73,6 +75,30 @@ def read(
         notes=(*told(plan, given, guesses, header), *info.notes(plan, zone_given=zone is not None), *older),
         settings={"map": given | guessed, "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
+
+
+class FirstLook(NamedTuple):
+    """The names of the columns, the first rows, and which column would be taken for which."""
+
+    header: list[str]
+    rows: list[list[str]]
+    spelled: list[str]  # the columns as expressions have them
+    map: dict[str, str]
+    note: str  # why nothing was guessed
+
+
+def first_look(path: Path) -> FirstLook:
+    """Look at the beginning of a table, as `read` does."""
+    lines = _beginning(_one(path))
+    separator = _separator(lines[0])
+    header, *rows = (_fields(line, separator) for line in lines)
+    plan, note, guesses = column_map({}, header, "UTC"), "", []
+    try:
+        guesses = guess(plan, {}, header, rows)
+    except TraceError as e:
+        note = f"{e}: {e.hint}" if e.hint else str(e)
+    texts = {target: named(target) for target in plan.nodes} | {g.target: g.expression for g in guesses}
+    return FirstLook(header, [row for row in rows if row], [named(name) for name in header], texts, note)
 
 
 def _one(path: Path) -> SourceFile:
