@@ -32,6 +32,7 @@ COLUMNS = (
         "fleetlab simulate my-trace --order my_module:mine --estimate group --load 1.2",
         "fleetlab simulate my-trace --events faults.toml --sharing time-slicing --seed 3",
         "fleetlab simulate my-trace --backfill easy --out schedule.parquet",
+        "fleetlab simulate my-trace --backfill easy --out report.html",
     )
 )
 def simulate(
@@ -43,7 +44,7 @@ def simulate(
     ----------
     out
         Write the schedule to this file, .csv or .parquet: one row per job, with the log's own name of it, its start,
-        end, nodes and wait by reason.
+        end, nodes and wait by reason. A file .html is a report instead, with a timeline of the whole cluster.
     """
     from fleetlab._screen import progress, show
 
@@ -51,7 +52,9 @@ def simulate(
     with progress("jobs") as bar:
         result = fleetlab.simulate(scenario_of(trace, options, bar), progress=bar)
     try:
-        if out is not None:
+        if out is not None and out.suffix == ".html":
+            fleetlab.report(result, out)
+        elif out is not None:
             _write(out, result.schedule())
     finally:  # the answer is shown even if the file cannot be written
         show(result, json=json, only=("by GPUs per instance", "by partition", "by queue", "waiting", "left out"))
@@ -132,9 +135,9 @@ def pack(
 def _check_out(out: Path | None) -> None:
     from fleetlab.core.files import may_write
 
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        msg = f"a schedule is written as .csv or .parquet, not: {out.name}"
-        raise fleetlab.WorkloadError(msg, hint="--out schedule.csv, or --out schedule.parquet")
+    if out is not None and out.suffix not in (".csv", ".parquet", ".html"):
+        msg = f"a schedule is written as .csv or .parquet, a report as .html, not: {out.name}"
+        raise fleetlab.WorkloadError(msg, hint="--out schedule.csv, --out schedule.parquet, or --out report.html")
     may_write(out)
 
 

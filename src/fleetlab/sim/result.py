@@ -18,6 +18,7 @@ from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.names import clip
 from fleetlab.core.result import amount
+from fleetlab.core.timeline_figure import TimelineFigure
 from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
@@ -277,6 +278,17 @@ class SimResult(Result):
             raise WorkloadError(msg, hint=f"the run took {stopped:,.0f} s: take longer steps")
         times = np.linspace(0.0, stopped, POINTS + 1) if every is None else np.arange(0.0, stopped + every, every)
         return timeline(self.world, self.played, self.cluster, times if stopped else np.zeros(1))
+
+    def cluster_timeline(self, most: int) -> TimelineFigure | None:
+        """Return GPUs × time and the queue below it, as a picture of at most so many bytes; None without a GPU."""
+        from fleetlab.sim.tiles.figure import figure, panels
+        from fleetlab.sim.tiles.timeline import ClusterTimeline
+
+        if not self.cluster.gpus or not self.played.stopped:
+            return None
+        timeline = ClusterTimeline.of(self.world, self.played, self.cluster, self.scenario)
+        epoch = None if self.scenario is None else self.scenario.workload.epoch
+        return figure(timeline, self._policy, epoch, panels(self.world, self.played), most)
 
     @cached_property
     def _usage(self) -> Usage:
