@@ -126,19 +126,25 @@
 
   // --- what a cell is painted ---
   const rowsOf = (run, level, from) => Math.min(run.about.rows, run.levels[level].rows - from);
-  function categories(p, color) {
+  const labelsOf = (run, color) => (color === "type" ? run.about.types : run.about.labels[color]);
+  function categories(p, color, first) {
+    const shared = labelsOf(first, color);
     return (run, tile, level, from) => {
-      const labels = color === "type" ? run.about.types : run.about.labels[color];
+      const own = labelsOf(run, color);
+      const colorOf = (k) => { // a name has the color that it has in the first run
+        const at = shared.indexOf(own[k - 1]);
+        return at < 0 ? mix(p.paper, p.ink, 0.5) : categoryColor(p, shared, at + 1);
+      };
       const size = rowsOf(run, level, from) * run.about.bins;
       const table = new Int32Array(256 * 17);
       for (let k = 1; k <= 16; k++)
-        for (let s = 0; s < 256; s++) table[k * 256 + s] = word(mix(p.idle, categoryColor(p, labels, k), s ? 0.3 + (0.7 * s) / 255 : 0));
+        for (let s = 0; s < 256; s++) table[k * 256 + s] = word(mix(p.idle, colorOf(k), s ? 0.3 + (0.7 * s) / 255 : 0));
       const cells = new Int32Array(size).fill(word(p.idle));
       const { taken } = tile;
       if (!taken) return cells;
       for (let r = 0, at = 0; at < size; r++) {
-        const own = color === "type" ? (run.type(level, from + r) + 1) * 256 : 0;
-        for (let b = 0; b < run.about.bins; b++, at++) if (taken[at]) cells[at] = table[(own || tile[color][at] * 256) + taken[at]];
+        const type = color === "type" ? (run.type(level, from + r) + 1) * 256 : 0;
+        for (let b = 0; b < run.about.bins; b++, at++) if (taken[at]) cells[at] = table[(type || tile[color][at] * 256) + taken[at]];
       }
       return cells;
     };
@@ -173,7 +179,7 @@
       return cells;
     };
   }
-  const painter = (p, color) => (color === "allocation" ? amounts(p, "taken") : color === "utilization" ? amounts(p, "used") : color === "state" ? states(p) : categories(p, color));
+  const painter = (p, color, first) => (color === "allocation" ? amounts(p, "taken") : color === "utilization" ? amounts(p, "used") : color === "state" ? states(p) : categories(p, color, first));
 
   // --- the figure ---
   class Timeline {
@@ -264,7 +270,7 @@
     }
     #colors() {
       this.p = palette(this.element);
-      this.paint = painter(this.p, this.color);
+      this.paint = painter(this.p, this.color, this.runs[0]);
     }
     #recolor() {
       for (const run of this.runs) run.cells.clear();
@@ -362,7 +368,8 @@
       const at = Float64Array.from({ length: panels.bins }, (_, k) => k * width);
       const stack = [];
       for (const reason of reasons) stack.push(panels.waiting[reason].map((v, k) => v + (stack.length ? stack[stack.length - 1][k] : 0)));
-      const color = (k) => (k < 8 ? this.p.series[k] : this.p.soft);
+      const every = [...new Set(this.runs.flatMap((r) => Object.keys(r.about.panels.waiting)))]; // a color is a reason, in both runs
+      const color = (k) => this.p.series[every.indexOf(reasons[k])] ?? this.p.soft;
       const series = reasons.map((reason, k) => ({ label: reason, scale: "y", stroke: css(color(k)), fill: css(color(k)), width: 0, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }));
       const said = html("p", { className: "timeline-caption" }, "Jobs waiting: ", ...reasons.map((reason, k) => {
         const box = html("span", { className: "timeline-swatch" });
@@ -624,7 +631,7 @@
       }
       const found = await run.source.at(first, end, t).catch(() => null);
       if (found) {
-        for (const job of found.jobs.slice(0, 4)) lines.push([`job ${job.name ?? job.job}`, `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true)} to ${clock(job.end, true)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`]);
+        for (const job of found.jobs.slice(0, 4)) lines.push([job.name || job.job >= 0 ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true)} to ${clock(job.end, true)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`]);
         if (found.count > 4) lines.push([`and ${found.count - 4} more jobs`]);
         if (!found.count) lines.push(["no job"]);
       }

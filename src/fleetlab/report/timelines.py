@@ -49,8 +49,8 @@ def _element(figure: TimelineFigure, label: str, how: str) -> Markup:
     tiles = {name: b64encode(content).decode() for name, content in figure.tiles.items()}
     values = [{"about": _cleaned(figure.about), "tiles": tiles}]
     heading = tag("h3", label) if label else Markup()
-    caption = tag("figcaption", tag("p", figure.alt), tag("p", how, class_="provenance"))
-    return tag("figure", heading, tag("div", class_="timeline"), caption, data(values), class_="cluster-timeline")
+    caption = [tag("p", figure.alt, class_="soft"), tag("p", how, class_="provenance")]
+    return tag("div", heading, tag("div", class_="timeline"), *caption, data(values), class_="cluster-timeline")
 
 
 def _cleaned(value: object) -> object:

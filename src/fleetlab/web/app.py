@@ -18,13 +18,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fleetlab.core import FleetlabError
-from fleetlab.web import handlers
+from fleetlab.web import handlers, timeline_handlers
 from fleetlab.web.backend import WhatIfBackend
 from fleetlab.web.guard import Guard, error_response
 from fleetlab.web.openapi import description
 from fleetlab.web.operations import INTERNAL
 
-STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
+STATIC = {
+    "page.js": "text/javascript",
+    "report.js": "text/javascript",
+    "timeline.js": "text/javascript",
+    "page.css": "text/css",
+}
 
 
 def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
@@ -41,6 +46,13 @@ def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
         Route("/api/operations/{operation}/events", _with(backend, handlers.operation_events)),
         Route("/api/uploads", _with(backend, handlers.upload_file), methods=["POST"]),
         Route("/api/uploads/{upload}", _with(backend, handlers.remove_upload), methods=["DELETE"]),
+        Route("/api/timeline/{side}/about", _with(backend, timeline_handlers.get_about)),
+        Route("/api/timeline/{side}/panels", _with(backend, timeline_handlers.get_panels)),
+        Route(
+            "/api/timeline/{side}/tile/{level}/{zoom}/{column}/{block}/{planes}",
+            _with(backend, timeline_handlers.get_tile),
+        ),
+        Route("/api/timeline/{side}/jobs/{first}/{end}/{time}", _with(backend, timeline_handlers.get_jobs)),
         Route("/api/run", _with(backend, handlers.run)),
         Route("/api/result.json", _with(backend, handlers.result)),
         Route("/api/report.html", _with(backend, handlers.report)),
@@ -107,12 +119,15 @@ async def _static(request: Request) -> Response:
 
 @cache
 def _file(name: str) -> str:
+    from fleetlab.report import timelines
     from fleetlab.report.page import script, style
 
     if name == "report.js":
         return str(script())
     own = files("fleetlab.web").joinpath(name).read_text("utf-8")
-    return f"{style()}\n{own}" if name == "page.css" else own
+    if name == "timeline.js":
+        return f"{timelines.script()}\n{own}"
+    return f"{style()}\n{timelines.style()}\n{own}" if name == "page.css" else own
 
 
 async def _openapi(_: Request) -> Response:

@@ -92,6 +92,10 @@ class Uploads:
         """Delete them all."""
         shutil.rmtree(self._root, ignore_errors=True)
 
+    def beside(self, name: str) -> Path:
+        """Return a folder for something else that ends with the server."""
+        return self._root / f".{name}"
+
     def get(self, name: str) -> Upload:
         """Return one of them."""
         if name not in self._all:

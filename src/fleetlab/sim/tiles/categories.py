@@ -27,8 +27,12 @@ class Coloring:
     of_job: NDArray[np.uint8]  # [jobs]
 
 
-def colorings(world: World, seconds: Floats) -> dict[str, Coloring]:
-    """Return what jobs can be told apart by; `seconds` is the GPU time of each job, the largest come first."""
+def colorings(world: World) -> dict[str, Coloring]:
+    """Return what jobs can be told apart by; users and queues that need most GPU time come first.
+
+    What they need is the same under every policy, so that a color means the same in two runs.
+    """
+    seconds = world.gpu_milli * world.runtime
     found = {"user": _largest(world.frame["user"].cast(pl.String), seconds)}
     queue = world.frame["queue"].cast(pl.String)
     if queue.n_unique() <= 1:

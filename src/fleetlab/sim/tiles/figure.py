@@ -166,12 +166,17 @@ def named_jobs(timeline: ClusterTimeline) -> dict[str, Any]:
         "begin": _short_times(runs.begin),
         "end": _short_times(runs.end),
         "job": at.tolist(),
-        "names": [str(job if name is None else name) for name, job in zip(names, mine["job"].to_list(), strict=True)],
+        "names": [_name(name, job) for name, job in zip(names, mine["job"].to_list(), strict=True)],
         "user": [number[name or ""] for name in mine["user"].to_list()],
         "users": users,
         "gpus": mine["gpus"].to_list(),
         "submitted": _short_times(mine["submitted"].to_numpy()),
     }
+
+
+def _name(name: object, job: int) -> str:
+    """Return the log's name of a job, or its number; nothing of one that ran before the log begins."""
+    return "" if job < 0 else str(job if name is None else name)
 
 
 def _short_times(times: Floats) -> list[float]:

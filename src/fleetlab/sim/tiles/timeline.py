@@ -87,13 +87,10 @@ class ClusterTimeline:
         """Index a schedule by GPU; without `states`, fragmentation is not measured: that takes longest."""
         rows = rows_of(cluster, world.nodes)
         span = float(played.stopped)
-        runs = index_runs(world, played, rows)
-        gpu_seconds = np.zeros(len(world.submit))
-        np.add.at(gpu_seconds, runs.job, runs.end - np.maximum(runs.begin, 0.0))
-        milli = world.shapes.milli[world.shape].astype(np.float64)
         return cls(
-            span=span, rows=rows, nodes=node_table(cluster, rows), runs=runs, milli=milli,
-            coloring=colorings(world, gpu_seconds * milli), used=used_milli(world, scenario),
+            span=span, rows=rows, nodes=node_table(cluster, rows), runs=index_runs(world, played, rows),
+            milli=world.shapes.milli[world.shape].astype(np.float64), coloring=colorings(world),
+            used=used_milli(world, scenario),
             down=_spells(rows, len(cluster), _down(played.up, rows.nodes, span), span),
             drained=_spells(rows, len(cluster), played.draining, span),
             fragmented=fragmented(world, played, rows) if states and span and rows.gpus else None,
