@@ -27,7 +27,8 @@ def test_a_tile_is_that_of_the_run(page, timeline):
         planes = page.ask(f"{path}?{LINK}").json["planes"]
         for name in ("taken", "user"):
             found = np.frombuffer(zlib.decompress(b64decode(planes[name])), np.uint8).reshape(-1, BINS)
-            assert (found == timeline.plane(place, name)).all()
+            difference = found.astype(int) - timeline.plane(place, name)
+            assert abs(difference).max() <= (name == "taken")  # sums in another order may round to the next byte
 
 
 def test_a_timeline_tells_its_rows_and_whether_there_is_another_run(page, timeline):

@@ -23,11 +23,11 @@ import polars as pl
 from fleetlab.core import WorkloadError
 from fleetlab.core.names import clip
 from fleetlab.sim import SimResult
-from fleetlab.sim.tiles.categories import Coloring
+from fleetlab.sim.tiles.categories import Coloring, used_milli
 from fleetlab.sim.tiles.figure import about, packed, panels
 from fleetlab.sim.tiles.rows import RowLevel, Rows
 from fleetlab.sim.tiles.sums import GpuRuns
-from fleetlab.sim.tiles.timeline import ClusterTimeline, Spells, TilePlace, fragmented
+from fleetlab.sim.tiles.timeline import ClusterTimeline, Spells, TilePlace, fragmented, job_table
 
 if TYPE_CHECKING:
     from fleetlab.web.worker import Channel
@@ -98,7 +98,7 @@ def load(folder: Path) -> ClusterTimeline:
         down=spells("down"),
         drained=spells("drained"),
         fragmented=array("fragmented") if (folder / "fragmented.npy").exists() else None,
-        jobs=pl.read_ipc(folder / "jobs.ipc"),
+        jobs=pl.read_ipc(folder / ("named.ipc" if (folder / "panels.json").exists() else "jobs.ipc")),
     )
 
 
@@ -132,7 +132,7 @@ def keep(request: Mapping[str, Any], result: SimResult) -> None:
         _last[name] = result
     if (folder / name).exists():
         return
-    timeline = ClusterTimeline.of(result.world, result.played, result.cluster, result.scenario, states=False)
+    timeline = ClusterTimeline.of(result.world, result.played, result.cluster, result.scenario, whole=False)
     epoch = None if result.scenario is None else result.scenario.workload.epoch
     over_time = panels(result.world, result.played, reasons=False)
     save(timeline, about(timeline, str(request.get("label", "")), epoch, over_time), folder / name)
@@ -160,7 +160,7 @@ def _tile(timeline: ClusterTimeline, ask: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := [name for name in ask["planes"] if name not in timeline.planes]:
         msg = f"no such plane of a tile: `{clip(unknown[0])}`"
         raise WorkloadError(msg, hint=f"there are {', '.join(timeline.planes)}")
-    content = {name: packed(timeline, place, name) for name in ask["planes"]}
+    content = packed(timeline, place, ask["planes"])
     return {"planes": {name: b64encode(plane).decode() if plane else None for name, plane in content.items()}}
 
 
@@ -202,6 +202,9 @@ def _panels(request: Mapping[str, Any], channel: Channel, folder: Path) -> dict[
         over_time = panels(result.world, result.played)
         share = fragmented(result.world, result.played, timeline.rows)
         _write(folder / "fragmented.npy", share)
+        if (used := used_milli(result.world, result.scenario)) is not None:
+            _write(folder / "used.npy", used)
+        job_table(result.world, result.scenario).write_ipc(folder / "named.ipc")
         (folder / "panels.json").write_text(json.dumps(over_time))
     if timeline.fragmented is None:
         _open.pop(folder.name, None)

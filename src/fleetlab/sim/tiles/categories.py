@@ -33,25 +33,27 @@ def colorings(world: World) -> dict[str, Coloring]:
     What they need is the same under every policy, so that a color means the same in two runs.
     """
     seconds = world.gpu_milli * world.runtime
-    found = {"user": _largest(world.frame["user"].cast(pl.String), seconds)}
-    queue = world.frame["queue"].cast(pl.String)
-    if queue.n_unique() <= 1:
-        queue = world.frame["partitions"].list.join(", ")
+    found = {"user": _largest(world.users, world.user, seconds)}
+    queue = world.frame["queue"]
     if queue.n_unique() > 1:
-        found["queue"] = _largest(queue, seconds)
+        queue = queue.cast(pl.String).fill_null("")
+        names = queue.unique(maintain_order=True)
+        codes = queue.replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.Int64)
+        found["queue"] = _largest(names.to_list(), codes.to_numpy(), seconds)
+    elif len(world.queues) > 1:
+        found["queue"] = _largest([", ".join(parts) for parts in world.queues], world.queue, seconds)
     return found | {"size": _sizes(world.gpu_milli)}
 
 
-def _largest(names: pl.Series, seconds: Floats) -> Coloring:
+def _largest(names: list[str], code: Ints, seconds: Floats) -> Coloring:
     """Number the names with the most GPU time from 1 on; all others are one category."""
-    frame = pl.DataFrame({"name": names.fill_null(NOBODY).replace("", NOBODY), "seconds": seconds})
-    totals = frame.group_by("name").agg(pl.col("seconds").sum()).filter(pl.col("seconds") > 0)
-    ranked = totals.sort("seconds", "name", descending=[True, False])["name"].to_list()
+    totals = np.bincount(code, seconds, minlength=len(names))
+    ranked = sorted(np.flatnonzero(totals > 0).tolist(), key=lambda k: (-totals[k], names[k]))
     kept = ranked[:NAMED]
-    number = {name: k + 1 for k, name in enumerate(kept)}
-    of_job = frame["name"].replace_strict(number, default=len(kept) + 1, return_dtype=pl.Int64)
-    labels = (*kept, *([OTHERS] if len(ranked) > len(kept) else []))
-    return Coloring(labels, of_job.to_numpy().astype(np.uint8))
+    number = np.full(len(names), len(kept) + 1, dtype=np.uint8)
+    number[kept] = np.arange(1, len(kept) + 1)
+    labels = (*(names[k] or NOBODY for k in kept), *([OTHERS] if len(ranked) > len(kept) else []))
+    return Coloring(labels, number[code])
 
 
 def _sizes(gpu_milli: Ints) -> Coloring:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -96,10 +96,10 @@ def _repeats(names: list[str]) -> list[tuple[str, int]]:
     return found
 
 
-def packed(timeline: ClusterTimeline, place: TilePlace, plane: str) -> bytes:
-    """Return one plane of a tile, compressed; nothing where it is all 0."""
-    values = timeline.plane(place, plane)
-    return zlib.compress(values.tobytes(), 6) if values.any() else b""
+def packed(timeline: ClusterTimeline, place: TilePlace, names: Iterable[str]) -> dict[str, bytes]:
+    """Return planes of a tile, compressed; nothing where one is all 0."""
+    planes = timeline.planes_of(place, names)
+    return {name: zlib.compress(plane.tobytes(), 6) if plane.any() else b"" for name, plane in planes.items()}
 
 
 def figure(
@@ -143,9 +143,13 @@ def _tiles(timeline: ClusterTimeline, level: int, zoom: int, most: int, count: i
     places, found = list(_places(timeline, level, zoom)), dict[str, bytes]()
     if len(places) > count:
         return None
+    part, column = timeline, -1
     for place in places:
-        for plane in timeline.planes:
-            if content := packed(timeline, place, plane):
+        if place.column != column and zoom:
+            since, width = timeline.window(place)
+            part, column = timeline.within(since, since + BINS * width), place.column
+        for plane, content in packed(part, place, timeline.planes).items():
+            if content:
                 found[f"{level}/{zoom}/{place.column}/{place.block}/{plane}"] = content
                 most -= len(content)
         if most < 0:

@@ -16,7 +16,7 @@ CATEGORIES = 16  # that a tile tells apart, at most; 0 is none
 
 
 class GpuRuns(NamedTuple):
-    """What ran on each GPU: entries `first[g]` to `first[g + 1]` are of GPU g, in order of their begin."""
+    """What ran on each GPU: entries `first[g]` to `first[g + 1]` are of GPU g."""
 
     first: Ints  # [GPUs + 1]
     begin: Floats
@@ -44,9 +44,9 @@ def count_gpu_runs(of: RunTable, first_gpu: Ints, row_of_gpu: Ints, stopped: flo
 def fill_gpu_runs(
     of: RunTable, first_gpu: Ints, row_of_gpu: Ints, stopped: float, next_entry: Ints, out: GpuRuns
 ) -> None:
-    """Write the runs on each GPU in order of their begin."""
-    for k in range(len(of.by_begin)):
-        run = of.runs[of.by_begin[k]]
+    """Write the runs on each GPU."""
+    for k in range(len(of.runs)):
+        run = of.runs[k]
         end = min(run.end, stopped)
         if of.shapes[run.shape_id].gpus == 0 or end <= max(run.begin, 0.0):
             continue

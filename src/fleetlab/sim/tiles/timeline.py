@@ -9,8 +9,8 @@ of what is free that is of no use to the usual jobs (sampled; all else is exact 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +19,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Scenario, WorkloadError
-from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView
-from fleetlab.sim.schedule import Played, Up
+from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView, table
+from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.schedule_check import PLAYED_RUN, RunTable
 from fleetlab.sim.tiles.categories import Coloring, colorings, used_milli
 from fleetlab.sim.tiles.rows import Rows, node_table, rows_of
 from fleetlab.sim.tiles.sums import (
@@ -82,19 +83,22 @@ class ClusterTimeline:
 
     @classmethod
     def of(
-        cls, world: World, played: Played, cluster: Cluster, scenario: Scenario | None = None, *, states: bool = True
+        cls, world: World, played: Played, cluster: Cluster, scenario: Scenario | None = None, *, whole: bool = True
     ) -> ClusterTimeline:
-        """Index a schedule by GPU; without `states`, fragmentation is not measured: that takes longest."""
+        """Index a schedule by GPU; what is not `whole` has what a first picture needs.
+
+        Fragmentation is not measured then, and what jobs used and their names are not looked up.
+        """
         rows = rows_of(cluster, world.nodes)
         span = float(played.stopped)
         return cls(
             span=span, rows=rows, nodes=node_table(cluster, rows), runs=index_runs(world, played, rows),
             milli=world.shapes.milli[world.shape].astype(np.float64), coloring=colorings(world),
-            used=used_milli(world, scenario),
+            used=used_milli(world, scenario) if whole else None,
             down=_spells(rows, len(cluster), _down(played.up, rows.nodes, span), span),
             drained=_spells(rows, len(cluster), played.draining, span),
-            fragmented=fragmented(world, played, rows) if states and span and rows.gpus else None,
-            jobs=_jobs(world, scenario),
+            fragmented=fragmented(world, played, rows) if whole and span and rows.gpus else None,
+            jobs=job_table(world, scenario if whole else None),
         )  # fmt: skip
 
     @cached_property
@@ -175,6 +179,24 @@ class ClusterTimeline:
             return self._share(place, self.in_state(place, self.down if name == "down" else self.drained))
         return self._sampled(place)
 
+    def planes_of(self, place: TilePlace, names: Iterable[str]) -> dict[str, Bytes]:
+        """Return some planes of a tile; what jobs hold is summed once where its category is asked for too."""
+        found: dict[str, Bytes] = {}
+        for name in sorted(names, key=lambda name: name not in self.coloring):
+            if name in self.coloring:
+                seconds, found[name] = self.held(place, name)
+                found["taken"] = self._share(place, seconds)
+            elif name not in found:
+                found[name] = self.plane(place, name)
+        return {name: found[name] for name in names}
+
+    def within(self, since: float, until: float) -> ClusterTimeline:
+        """Return it with the runs of some time only: tiles of that time are the same, and are summed sooner."""
+        inside = (self.runs.end > since) & (self.runs.begin < until)
+        first = np.append(0, np.cumsum(inside))[self.runs.first]
+        runs = GpuRuns(first, *(column[inside] for column in (self.runs.begin, self.runs.end, self.runs.job)))
+        return replace(self, runs=runs)
+
     def _share(self, place: TilePlace, seconds: Floats) -> Bytes:
         """Return GPU seconds as a share of all, 0 to 255; what is not nothing is at least 1."""
         gpus = np.diff(self.edges(place))[:, None]
@@ -209,8 +231,8 @@ class ClusterTimeline:
 
 
 def index_runs(world: World, played: Played, rows: Rows) -> GpuRuns:
-    """Sort the runs of a schedule by GPU and begin."""
-    of, first_gpu = run_table(world, played.runs(world.first)), np.ascontiguousarray(world.nodes.first_gpu)
+    """Sort the runs of a schedule by GPU."""
+    of, first_gpu = _in_any_order(world, played.runs(world.first)), np.ascontiguousarray(world.nodes.first_gpu)
     count = np.zeros(rows.gpus + 1, dtype=np.int64)
     stopped = float(played.stopped)
     count_gpu_runs(of, first_gpu, rows.row_of_gpu, stopped, count)
@@ -219,6 +241,16 @@ def index_runs(world: World, played: Played, rows: Rows) -> GpuRuns:
     runs = GpuRuns(first, np.empty(total), np.empty(total), np.empty(total, dtype=np.int32))
     fill_gpu_runs(of, first_gpu, rows.row_of_gpu, stopped, first[:-1].copy(), runs)
     return runs
+
+
+def _in_any_order(world: World, runs: Segments) -> RunTable:
+    """Return the runs as a table; they are not sorted, which would take as long as all else."""
+    job, none = runs.job, np.zeros(0, dtype=np.int64)
+    rows = table(
+        len(job), PLAYED_RUN, job=job, shape_id=world.shape[job], begin=runs.begin, end=runs.end,
+        first=runs.first[: len(job)], instances=world.instances[job],
+    )  # fmt: skip
+    return RunTable(rows, none, none, runs.where, runs.got, world.shapes)
 
 
 def fragmented(world: World, played: Played, rows: Rows) -> Floats:
@@ -263,7 +295,7 @@ def _spells(rows: Rows, nodes: int, of: Up | None, span: float) -> Spells:
     return Spells(rows.first[at], rows.first[at + 1], begin, end)
 
 
-def _jobs(world: World, scenario: Scenario | None) -> pl.DataFrame:
+def job_table(world: World, scenario: Scenario | None) -> pl.DataFrame:
     """Return what a reader is told of a job."""
     jobs = world.frame.select(
         "job", pl.col("user").cast(pl.String), submitted=pl.Series(world.submitted), instances="instances",
