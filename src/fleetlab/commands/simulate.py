@@ -36,6 +36,7 @@ COLUMNS = (
         "fleetlab simulate my-trace --events faults.toml --sharing time-slicing --seed 3",
         "fleetlab simulate my-trace --backfill easy --out schedule.parquet",
         "fleetlab simulate my-trace --preempt --order las --out run.perfetto-trace",
+        "fleetlab simulate my-trace --backfill easy --out report.html",
     )
 )
 def simulate(
@@ -47,8 +48,9 @@ def simulate(
     ----------
     out
         Write the schedule to this file. .csv or .parquet: one row per job, with the log's own name of it, its start,
-        end, nodes and wait by reason. .perfetto-trace: a timeline for ui.perfetto.dev, with nodes as processes, GPUs
-        as threads, jobs as slices, and waiting jobs by reason as counters.
+        end, nodes and wait by reason. .html: a report with a timeline of the whole cluster. .perfetto-trace: a timeline
+        for ui.perfetto.dev, with nodes as processes, GPUs as threads, jobs as slices, and waiting jobs by reason as
+        counters.
     """
     from fleetlab._screen import progress, show
 
@@ -137,9 +139,9 @@ def pack(
 def _check_out(out: Path | None) -> None:
     from fleetlab.core.files import may_write
 
-    if out is not None and out.suffix not in (".csv", ".parquet", TIMELINE):
-        msg = f"a schedule is written as .csv, .parquet or {TIMELINE}, not: {out.name}"
-        raise fleetlab.WorkloadError(msg, hint=f"--out schedule.csv, or --out run{TIMELINE} for ui.perfetto.dev")
+    if out is not None and out.suffix not in (".csv", ".parquet", ".html", TIMELINE):
+        msg = f"a schedule is written as .csv, .parquet or {TIMELINE}, a report as .html, not: {out.name}"
+        raise fleetlab.WorkloadError(msg, hint=f"--out schedule.csv, --out report.html, or --out run{TIMELINE}")
     may_write(out)
 
 
@@ -149,6 +151,8 @@ def _save(out: Path, result: "SimResult") -> None:
     if out.suffix == TIMELINE:
         with progress("slices") as bar:
             result.write_perfetto(out, bar)
+    elif out.suffix == ".html":
+        fleetlab.report(result, out)
     else:
         _write(out, result.schedule())
 

@@ -17,6 +17,7 @@ from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import minus, number_text, readable_unit
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.figure import Figure
+from fleetlab.core.timeline_figure import TimelineFigure
 
 INFINITE = ("inf", "-inf")  # JSON has no number for it
 EMPTY: Mapping[str, Any] = {
@@ -181,6 +182,10 @@ class Result:
     def figures(self) -> dict[str, Figure]:
         """Return the figures by name."""
         return dict(self.charts)
+
+    def cluster_timeline(self, most: int) -> TimelineFigure | None:
+        """Return the whole cluster over time, with tiles of at most so many bytes, if this result has one."""
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: what is not a number is null, and an infinite one "inf" or "-inf"."""

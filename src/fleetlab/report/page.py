@@ -17,6 +17,7 @@ import polars as pl
 from fleetlab.core import Estimate, Result
 from fleetlab.core.display import UNKNOWN, shown
 from fleetlab.core.result import amount
+from fleetlab.report import timelines as timeline_parts
 from fleetlab.report.draw import palette
 from fleetlab.report.figures import figures
 from fleetlab.report.markup import Markup, clean, joined, prose, tag
@@ -35,8 +36,10 @@ def page(results: Mapping[str, Result], title: str, *, lead: Result | None = Non
 
     With a `lead` the page begins with that in short, and all else is folded.
     """
+    over_time = timeline_parts.timelines(results, share)
     sections = {
         "Summary": _summary(results),
+        "Timeline": joined(over_time),
         "Figures": _figures(results, share),
         "Tables": _tables(results, share),
         "Notes": _notes(results),
@@ -55,8 +58,10 @@ def page(results: Mapping[str, Result], title: str, *, lead: Result | None = Non
         tag("header", tag("h1", title), *([] if lead is not None else [contents])),
         tag("main", *everything, id="main"),
         tag("script", script()),
+        *([tag("script", timeline_parts.script())] if over_time else []),
     ]
-    return f"<!doctype html>\n{tag('html', _head(title), tag('body', *body), lang='en')}\n"
+    head = _head(title, timelines=bool(over_time))
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
 
 
 def _in_short(lead: Result) -> Markup:
@@ -70,9 +75,14 @@ def _in_short(lead: Result) -> Markup:
     return tag("section", *parts, id="in-short")
 
 
-def _head(title: str) -> Markup:
+def _head(title: str, *, timelines: bool) -> Markup:
+    scripts, styles = [script()], [style()]
+    if timelines:
+        scripts.append(timeline_parts.script())
+        styles.append(timeline_parts.style())
+    run, dress = (" ".join(f"'{_hash(text)}'" for text in texts) for texts in (scripts, styles))
     policy = (
-        f"default-src 'none'; script-src '{_hash(script())}'; style-src '{_hash(style())}'; img-src blob: data:; "
+        f"default-src 'none'; script-src {run}; style-src {dress}; img-src blob: data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return tag(
@@ -82,7 +92,7 @@ def _head(title: str) -> Markup:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", title),
-        tag("style", style()),
+        *(tag("style", text) for text in styles),
     )
 
 

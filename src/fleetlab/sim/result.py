@@ -19,6 +19,7 @@ from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.names import clip
 from fleetlab.core.result import amount
+from fleetlab.core.timeline_figure import TimelineFigure
 from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
@@ -380,6 +381,17 @@ class SimResult(Result):
     def usage_over_time(self, edges: Floats) -> Usage:
         """What was up and what was allocated from each edge of time to the next, by GPU type."""
         return usage(self.world, self.played, self.cluster, edges)
+
+    def cluster_timeline(self, most: int) -> TimelineFigure | None:
+        """Return GPUs × time and the queue below it, as a picture of at most so many bytes; None without a GPU."""
+        from fleetlab.sim.tiles.figure import figure, panels
+        from fleetlab.sim.tiles.timeline import ClusterTimeline
+
+        if not self.cluster.gpus or not self.played.stopped:
+            return None
+        timeline = ClusterTimeline.of(self.world, self.played, self.cluster, self.scenario)
+        epoch = None if self.scenario is None else self.scenario.workload.epoch
+        return figure(timeline, self._policy, epoch, panels(self.world, self.played), most)
 
     @cached_property
     def _usage(self) -> Usage:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fleetlab.core import FleetlabError
-from fleetlab.web import handlers
+from fleetlab.web import handlers, timeline_handlers
 from fleetlab.web.backend import WhatIfBackend
 from fleetlab.web.comparison import change_of
 from fleetlab.web.guard import Guard, error_response
@@ -33,7 +33,7 @@ SMALL = 1000  # bytes of a body that is not worth compressing
 LEVEL = 5  # of compression: 9 takes three times as long for a hundredth less
 VIEW_TITLES = {"what-if": "What if", "advice": "What to do", "trace": "What happened"}
 STATIC = {
-    **dict.fromkeys(("page.js", "upload.js", "advice.js", "report.js"), "text/javascript"),
+    **dict.fromkeys(("page.js", "upload.js", "advice.js", "report.js", "timeline.js"), "text/javascript"),
     "page.css": "text/css",
 }
 
@@ -52,6 +52,13 @@ def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
         Route("/api/operations/{operation}/events", _with(backend, handlers.operation_events)),
         Route("/api/uploads", _with(backend, handlers.upload_file), methods=["POST"]),
         Route("/api/uploads/{upload}", _with(backend, handlers.remove_upload), methods=["DELETE"]),
+        Route("/api/timeline/{side}/about", _with(backend, timeline_handlers.get_about)),
+        Route("/api/timeline/{side}/panels", _with(backend, timeline_handlers.get_panels)),
+        Route(
+            "/api/timeline/{side}/tile/{level}/{zoom}/{column}/{block}/{planes}",
+            _with(backend, timeline_handlers.get_tile),
+        ),
+        Route("/api/timeline/{side}/jobs/{first}/{end}/{time}", _with(backend, timeline_handlers.get_jobs)),
         Route("/api/run", _with(backend, handlers.run)),
         Route("/api/result.json", _with(backend, handlers.result)),
         Route("/api/report.html", _with(backend, handlers.report)),
@@ -155,12 +162,15 @@ async def _static(request: Request) -> Response:
 
 @cache
 def _file(name: str) -> str:
+    from fleetlab.report import timelines
     from fleetlab.report.page import script, style
 
     if name == "report.js":
         return str(script())
     own = files("fleetlab.web").joinpath(name).read_text("utf-8")
-    return f"{style()}\n{own}" if name == "page.css" else own
+    if name == "timeline.js":
+        return f"{timelines.script()}\n{own}"
+    return f"{style()}\n{timelines.style()}\n{own}" if name == "page.css" else own
 
 
 async def _openapi(_: Request) -> Response:

@@ -131,7 +131,20 @@ class WhatIfBackend:
         """Simulate one scenario; means and quantiles are of all jobs that complete, or of those `among` them."""
         key = scenario.key if among is None else f"{scenario.key} {sha256(among.encode()).hexdigest()}"
         trace, query = str(scenario.data.name), words_query(scenario)
-        return await self._request("run", trace, operation, key, listener, query=query, among=among)
+        timeline = {} if among is not None else self._timeline(scenario)
+        return await self._request("run", trace, operation, key, listener, query=query, among=among, **timeline)
+
+    def _timeline(self, scenario: Scenario) -> dict[str, Any]:
+        """Return where the timeline of a scenario is stored."""
+        stored = self.traces.locate(str(scenario.data.name))[0]
+        name = sha256(f"{stored} {scenario.key}".encode()).hexdigest()[:32]
+        return {"timelines": str(self.uploads.beside("timelines")), "timeline": name}
+
+    async def timeline(self, scenario: Scenario, operation: Operation, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a question about the timeline of a run: its rows, a tile, its queue, or jobs at a point."""
+        key = f"{scenario.key} {json.dumps(ask, sort_keys=True)}"
+        trace, query = str(scenario.data.name), words_query(scenario)
+        return await self._request("timeline", trace, operation, key, query=query, ask=ask, **self._timeline(scenario))
 
     async def run(self, link: Link, operation: Operation) -> messages.RunComparison:
         """Compare a scenario with the baseline."""

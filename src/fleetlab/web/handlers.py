@@ -193,7 +193,7 @@ async def _compressed(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 # --- direct answers ----------------------------------------------------------------------------------------------
 
 
-async def _wait_for(
+async def wait_for(
     backend: WhatIfBackend, request: Request, do: Callable[[Link, Operation], Awaitable[Any]]
 ) -> tuple[Link, Any]:
     """Wait for an answer; cancel the work if the client disconnects."""
@@ -221,18 +221,18 @@ async def _disconnected(request: Request) -> None:
 
 async def run(backend: WhatIfBackend, request: Request) -> Response:
     """Compare a scenario with the baseline."""
-    return JSONResponse((await _wait_for(backend, request, backend.run))[1])
+    return JSONResponse((await wait_for(backend, request, backend.run))[1])
 
 
 async def result(backend: WhatIfBackend, request: Request) -> Response:
     """Return the result of a scenario, as `--json` prints it."""
-    link, outcome = await _wait_for(backend, request, lambda link, operation: backend.outcome(link.now, operation))
+    link, outcome = await wait_for(backend, request, lambda link, operation: backend.outcome(link.now, operation))
     return JSONResponse(outcome["result"] | {"link": link.query()}, headers=_as_file("fleetlab.json"))
 
 
 async def report(backend: WhatIfBackend, request: Request) -> Response:
     """Return baseline, scenario and kept runs as one HTML file."""
-    _, html = await _wait_for(backend, request, backend.report)
+    _, html = await wait_for(backend, request, backend.report)
     # The report has a policy of its own, stricter than that of the page, which would forbid its script.
     policy = {"Content-Security-Policy": "sandbox allow-scripts allow-downloads; frame-ancestors 'none'"}
     return HTMLResponse(html, headers=policy | _as_file("fleetlab-report.html"))

@@ -81,6 +81,55 @@ class RunComparison(TypedDict):
     html: str
 
 
+class TimelinePanels(TypedDict):
+    """Jobs submitted in each bin of time, and the mean number of jobs that wait in it, by reason."""
+
+    bins: int
+    arrivals: list[int]
+    waiting: dict[str, list[float]]
+
+
+class TimelineAbout(TypedDict):
+    """The rows, levels and colors of a timeline and its panels; whether there is a baseline to compare with."""
+
+    about: dict[str, Any]
+    compared: bool
+
+
+class TimelineQueue(TypedDict):
+    """The panels by reason, what reasons mean, and the planes that tiles have."""
+
+    panels: TimelinePanels
+    meanings: dict[str, str]
+    planes: list[str]
+
+
+class TimelineTile(TypedDict):
+    """Planes of one tile by name, [rows, bins] of bytes: zlib in base64; null: all 0."""
+
+    planes: dict[str, str | None]
+
+
+class TimelineJob(TypedDict):
+    """A job that runs at a point: what it asks for, and its times in seconds from the first submission."""
+
+    job: int
+    name: NotRequired[str | None]
+    user: str | None
+    submitted: float
+    instances: int
+    gpus: float
+    begin: float
+    end: float
+
+
+class TimelineJobs(TypedDict):
+    """How many jobs run at a point, and a few of them."""
+
+    count: int
+    jobs: list[TimelineJob]
+
+
 class EstimateMessage(TypedDict):
     """A number of a result, as `--json` prints it."""
 

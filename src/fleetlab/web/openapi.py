@@ -131,11 +131,42 @@ def _endpoints() -> dict[str, dict[str, _Endpoint]]:
         "/api/uploads/{upload}": {
             "delete": _Endpoint("Delete an upload.", messages.UploadRemoved, (404,), parameters=upload)
         },
+        **_timeline(scenario),
         "/api/run": {
             "get": _Endpoint("Compare a scenario with the baseline.", messages.RunComparison, busy, parameters=scenario)
         },
         "/api/result.json": {"get": _Endpoint(result, JSON, busy, parameters=scenario)},
         "/api/report.html": {"get": _Endpoint(report, HTML, busy, parameters=scenario)},
+    }
+
+
+def _timeline(scenario: Sequence[dict[str, Any]]) -> dict[str, dict[str, _Endpoint]]:
+    """Return the endpoints of the timeline."""
+    busy = (404, 429)
+
+    def number(name: str, about: str) -> dict[str, Any]:
+        return _parameter(name, about, "path", type="integer", minimum=0, maximum=999_999_999)
+
+    side = _parameter("side", "The scenario, or the baseline.", "path", type="string", enum=["now", "base"])
+    place = [
+        number("level", "The level of rows."), number("zoom", "How often the span is halved."),
+        number("column", "Number along time."), number("block", "Number along the rows."),
+        _parameter("planes", "Names of planes, separated by commas.", "path"),
+    ]  # fmt: skip
+    point = [
+        number("first", "The first GPU."), number("end", "The GPU after the last."),
+        _parameter("time", "Seconds from the first submission.", "path", type="number"),
+    ]  # fmt: skip
+    own, tile = "/api/timeline/{side}", "/tile/{level}/{zoom}/{column}/{block}/{planes}"
+    answers: dict[str, tuple[str, Any, list[dict[str, Any]]]] = {
+        "/about": ("Get the rows and colors of a timeline.", messages.TimelineAbout, []),
+        "/panels": ("Get waiting jobs by reason over time.", messages.TimelineQueue, []),
+        tile: ("Get planes of a tile.", messages.TimelineTile, place),
+        "/jobs/{first}/{end}/{time}": ("Get the jobs that run at a point.", messages.TimelineJobs, point),
+    }
+    return {
+        own + path: {"get": _Endpoint(summary, content, busy, parameters=[side, *more, *scenario])}
+        for path, (summary, content, more) in answers.items()
     }
 
 

@@ -278,6 +278,7 @@
     $("what-if").classList.remove("stale");
     $("what-if").classList.add("drawing");
     $("previous").hidden = true;
+    window.fleetlab.showTimeline(answer.link, VISITOR);
     $("population").textContent = answer.population;
     recorded(answer.recorded);
     headline(answer);

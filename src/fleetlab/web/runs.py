@@ -34,17 +34,20 @@ def run_scenario(
     *,
     among: str | None = None,
     progress: Progress = silent,
+    simulated: Callable[[SimResult], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Simulate a scenario; return its result as `--json` prints it, and what a comparison needs.
 
-    `early` gets the numbers before the tables are made, which take a quarter of the time. With `among`, means and
-    quantiles are of these jobs only (`completed` of two outcomes, by `completed_by_both`).
+    `simulated` gets the run before anything is computed of it, `early` the numbers before the tables are made, which
+    take a quarter of the time. With `among`, means and quantiles are of these jobs only (`completed` of two outcomes,
+    by `completed_by_both`).
     """
     if len(scenario.cluster) > MOST_NODES:
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
         raise WorkloadError(msg, hint="`fleetlab simulate` takes more")
     jobs = scenario.workload.frame
     run = simulate(scenario.replace(min_coverage=0.0), progress=progress)  # what cannot run is in the first row
+    simulated(run)
     if among is not None:
         run = replace(run, among=unpack(among, jobs.height))
     done = run.completed

@@ -106,6 +106,10 @@ class Uploads:
         shutil.rmtree(self.root, ignore_errors=True)
         self._lock.close()
 
+    def beside(self, name: str) -> Path:
+        """Return a folder for something else that ends with the server."""
+        return self.root / f".{name}"
+
     def get(self, name: str) -> Upload:
         """Return one of them."""
         if name not in self._all:

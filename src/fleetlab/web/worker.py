@@ -114,13 +114,10 @@ def describe_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, An
 
 def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Simulate a scenario."""
-    from fleetlab.web.assumed_cluster import cluster_of
-    from fleetlab.web.link import read_scenario
+    from fleetlab.web import timelines
     from fleetlab.web.runs import run_scenario
 
-    trace = _trace(request, channel)
-    cluster = None if trace.cluster is not None else cluster_of(trace)[0]
-    scenario = read_scenario(request["query"], request["name"]).bind(trace, cluster)
+    scenario, trace = bound(request, channel), _trace(request, channel)
     channel.progress("simulating", len(trace.workload), None)
     began, cpu = time.perf_counter(), time.process_time()
 
@@ -131,7 +128,29 @@ def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
         message = {"what": "drawing", "count": len(trace.workload), "fraction": None, "numbers": timed(outcome)}
         channel.send(message)
 
-    return timed(run_scenario(scenario, early, among=request.get("among"), progress=channel.progress))
+    return timed(
+        run_scenario(
+            scenario, early, among=request.get("among"), progress=channel.progress,
+            simulated=lambda result: timelines.keep(request, result),
+        )
+    )  # fmt: skip
+
+
+def bound(request: Mapping[str, Any], channel: Channel) -> Any:  # noqa: ANN401
+    """Return the scenario of a request, with its trace open."""
+    from fleetlab.web.assumed_cluster import cluster_of
+    from fleetlab.web.link import read_scenario
+
+    trace = _trace(request, channel)
+    cluster = None if trace.cluster is not None else cluster_of(trace)[0]
+    return read_scenario(request["query"], request["name"]).bind(trace, cluster)
+
+
+def timeline(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Answer a question about the timeline of a run."""
+    from fleetlab.web import timelines
+
+    return timelines.answer(request, channel)
 
 
 def advise(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
@@ -209,6 +228,7 @@ VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {
     "describe": describe_trace,
     "run": run,
     "advise": advise,
+    "timeline": timeline,
     "report": report,
     "preview": preview,
     "read": read,

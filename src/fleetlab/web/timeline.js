@@ -1,0 +1,55 @@
+// The timeline on the page: tiles come from the server, for the scenario and for the baseline.
+"use strict";
+(() => {
+  const { Timeline, inflate } = window.fleetlab;
+  let [timeline, shown, asked] = [null, "", 0];
+
+  const from = (side, link, visitor) => {
+    const ask = async (path) => {
+      const answer = await fetch(`/api/timeline/${side}/${path}?${link}`, { headers: { "Fleetlab-Visitor": visitor } });
+      if (!answer.ok) throw new Error((await answer.json()).error);
+      return answer.json();
+    };
+    return {
+      about: () => ask("about"),
+      panels: () => ask("panels"),
+      at: (first, end, time) => ask(`jobs/${first}/${end}/${time.toFixed(3)}`),
+      async tile(key, planes) {
+        const found = (await ask(`tile/${key}/${planes.join(",")}`)).planes;
+        const bytes = await Promise.all(planes.map((name) => (found[name] ? inflate(Uint8Array.from(atob(found[name]), (c) => c.charCodeAt(0))) : null)));
+        return Object.fromEntries(planes.map((name, k) => [name, bytes[k]]));
+      },
+    };
+  };
+  // Draw the run of a link; the view and the window stay from one what-if to the next.
+  window.fleetlab.showTimeline = async (link, visitor) => {
+    if (link === shown) return;
+    shown = link;
+    const mine = ++asked;
+    const place = document.querySelector("#cluster-timeline .timeline");
+    try {
+      const sources = [from("now", link, visitor)];
+      const first = await sources[0].about();
+      const abouts = [first.about];
+      if (first.compared) {
+        sources.push(from("base", link, visitor));
+        abouts.push((await sources[1].about()).about);
+      }
+      if (mine !== asked) return;
+      performance.mark("timeline-about");
+      if (timeline) timeline.set(abouts, sources); else { place.replaceChildren(); timeline = new Timeline(place, abouts, sources); }
+      window.fleetlab.pageTimeline = timeline;
+      for (const [k, source] of sources.entries()) {
+        const { panels, meanings, planes } = await source.panels();
+        if (mine !== asked) return;
+        timeline.runs[k].about.planes = planes;
+        timeline.panels(k, panels, meanings);
+      }
+    } catch (error) {
+      if (mine !== asked) return;
+      shown = "";
+      timeline = null;
+      place.replaceChildren(Object.assign(document.createElement("p"), { className: "soft", textContent: `No timeline: ${error.message}` }));
+    }
+  };
+})();
