@@ -26,8 +26,8 @@ ORDER_FILES = {
     "studies/validate/",
     "studies/tune/terms.py",
 }
-ORDER_FILES |= {"studies/compare/", "studies/diagnose/", "studies/calibrate/choices.py"}
-REASON_FILES = {"sim/codes.py", "studies/diagnose/"}
+ORDER_FILES |= {"web/advice.py", "studies/compare/", "studies/diagnose/", "studies/calibrate/choices.py"}
+REASON_FILES = {"sim/codes.py", "studies/diagnose/", "web/advice.py"}
 RESOURCE_FILES = {"traces/kubernetes/", "traces/dlrm2025", "studies/validate/"}  # readers fill what their logs have
 
 
