@@ -46,7 +46,7 @@ class Jobs:
     submitted: Floats
     look: Floats  # when the scheduler first looks at it
     runtime: Floats  # [those that run and wait, replays]: from when they are placed
-    past: Floats  # [those of the past]: how long they run
+    past: Floats  # [those of the past, replays]: how long they run
     estimate: Floats  # nan: what it runs
 
     @property
@@ -64,7 +64,13 @@ def jobs_of(present: Present, running: Ints, lead: Floats, past: Ints) -> Jobs:
     look = np.concatenate([-lead, np.maximum(eligible - at, 0.0), np.zeros(len(past))])
     submitted = np.concatenate([-lead, history.submit[snapshot.waiting] - at, np.zeros(len(past))])
     elapsed = np.append(ran, np.zeros(len(snapshot.waiting)))
-    drawn = present.known.draw(state, elapsed, present.replays, np.random.default_rng([present.seed, 0]))
+    # Those of the past that have not ended are drawn with the others of their batch.
+    open_, so_far = _open(present, past)
+    wanted, have_run = np.append(state, past[open_]), np.append(elapsed, so_far)
+    rng = np.random.default_rng([present.seed, 0, present.replays])
+    every = present.known.draw(wanted, have_run, present.replays, rng)
+    drawn, of_past = every[: len(state)], np.repeat((history.end - history.start)[past][:, None], present.replays, 1)
+    of_past[open_] = every[len(state) :]
     # What is placed later than it started has run for a part of its time.
     spent = np.append(ran - lead, np.zeros(len(snapshot.waiting)))
     least = np.append(lead + LEAST, np.zeros(len(snapshot.waiting)))
@@ -72,7 +78,7 @@ def jobs_of(present: Present, running: Ints, lead: Floats, past: Ints) -> Jobs:
     estimate[: len(running)] = np.maximum(estimate[: len(running)] - spent[: len(running)], lead + LEAST)
     return Jobs(
         len(running), len(snapshot.waiting), _frame(present, running, spent, past, submitted, look), submitted, look,
-        np.maximum(drawn - spent[:, None], least[:, None]), _past_runtime(present, past), estimate,
+        np.maximum(drawn - spent[:, None], least[:, None]), of_past, estimate,
     )  # fmt: skip
 
 
@@ -96,14 +102,12 @@ def _frame(present: Present, running: Ints, spent: Floats, past: Ints, submitted
     )  # fmt: skip
 
 
-def _past_runtime(present: Present, past: Ints) -> Floats:
-    """Return how long jobs of the past ran, or are drawn to run where they have not ended."""
+def _open(present: Present, past: Ints) -> tuple[Ints, Floats]:
+    """Return which jobs of the past have not ended by now, and how long these have run."""
     history, at = present.snapshot.history, present.snapshot.at
-    runtime = history.end[past] - history.start[past]
-    open_ = ~(history.end[past] <= at) | np.isnan(runtime)
-    elapsed = np.maximum(np.nan_to_num(at - history.start[past][open_]), 0.0)
-    runtime[open_] = present.known.draw(past[open_], elapsed, 1, np.random.default_rng([present.seed, 2]))[:, 0]
-    return runtime
+    open_ = np.flatnonzero(~(history.end[past] <= at) | np.isnan(history.start[past]))
+    began = history.start[past[open_]]
+    return open_, np.where(began <= at, at - began, 0.0)
 
 
 def _estimates(present: Present, jobs: Ints) -> Floats:

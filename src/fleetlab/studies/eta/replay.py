@@ -81,11 +81,13 @@ def play(present: Present, wanted: Ints) -> Replays:
 
     A few replays tell how far to play, and so how many are affordable.
     """
-    pilot = _to_start(present, wanted, np.arange(min(PILOT, present.replays)), _first_horizon(present))
-    count = max(FEWEST, min(present.replays, round(WORK / pilot.last.most)))
-    rest = np.arange(pilot.seconds.shape[1], min(count, present.replays))
+    few = min(PILOT, present.replays)
+    pilot = _to_start(replace(present, replays=few), wanted, np.arange(few), _first_horizon(present))
+    count = min(max(FEWEST, round(WORK / pilot.last.most)), present.replays)
+    rest = np.arange(few, count)
     if not len(rest):
         return pilot
+    present = replace(present, replays=count)  # only these are drawn
     latest = pilot.seconds[np.isin(pilot.rows, wanted)]
     usual = float(latest[np.isfinite(latest)].max(initial=0.0))
     others = _to_start(present, wanted, rest, min(max(MARGIN * usual, FIRST[0]), pilot.horizon))
@@ -189,7 +191,7 @@ class Stage:
         every = every[self.where[every] >= 0]
         after = after[self.where[arrivals] >= 0]
         old = every[every < state]
-        runtime = np.append(jobs.runtime[old, replay], jobs.past[every[len(old) :] - state])
+        runtime = np.append(jobs.runtime[old, replay], jobs.past[every[len(old) :] - state, replay])
         known = jobs.estimate[every]
         times = Times(
             np.append(jobs.submitted[old], after), np.append(jobs.look[old], after), runtime,

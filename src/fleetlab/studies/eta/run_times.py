@@ -1,8 +1,8 @@
 """How long jobs will run, by what is known now: jobs like them that ended, given how long they have run themselves.
 
 A draw is from Kaplan and Meier's estimate of the finest class with enough ended jobs, in which jobs that still run
-count as far as they have come. A job that has outlasted all of its class runs on by a law without a scale: as likely
-twice as long as not. A time limit bounds every draw.
+count as far as they have come. A job that outlasts all of its class runs on by a law without a scale: as likely twice as
+long as not. A time limit bounds every draw. Jobs of one batch are drawn together (`batches`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from fleetlab.core.censoring import Bools, Floats, conditional
+from fleetlab.core.censoring import Bools, Floats
 from fleetlab.core.resample import Ints
+from fleetlab.studies.eta.batches import Mates, Survival, Wanted, alike, batches, by_appearance
 from fleetlab.studies.eta.history import History, Snapshot
 
 ENOUGH = 20  # ended jobs of a class
 RECENT = 20_000  # ended jobs that are looked at, the latest
-LONGEST = 20.0  # times what a job has run, where it has outlasted all others
 MEDIAN = 25  # draws whose median is taken
 UNKNOWN = 3600.0  # seconds: the scale of a job of which nothing is known, not even a limit
 # Classes, the finest first: the finest that has enough ended jobs is used.
@@ -58,6 +58,11 @@ class RunTimes:
         nothing = np.zeros(keys.height, dtype=np.int64)
         return [nothing if code is None else code[:, 0].to_numpy().astype(np.int64) for code in codes]
 
+    @cached_property
+    def batch(self) -> Ints:
+        """The batch of each job."""
+        return batches(self.codes[0], self.history.submit)
+
     def known(self, snapshot: Snapshot) -> KnownRunTimes:
         """Return what an instant tells of run times."""
         history = self.history
@@ -79,36 +84,68 @@ class KnownRunTimes:
     ended: Bools
 
     def draw(self, rows: Ints, elapsed: Floats, draws: int, rng: np.random.Generator) -> Floats:
-        """Return so many run times of each of these rows of the history, given how long it has run: [rows, draws]."""
-        chance, tail = rng.random((len(rows), draws)), rng.random((len(rows), draws))
-        drawn = np.full((len(rows), draws), np.nan)
-        left = np.ones(len(rows), dtype=bool)
-        for level, codes in enumerate(self.classes.codes):
-            if not left.any():
-                break
-            for members, mine in self._groups(codes, rows, left, ENOUGH if CLASSES[level] else 1):
-                drawn[mine] = conditional(self.time[members], self.ended[members], elapsed[mine][:, None], chance[mine])
-                left[mine] = False
-        limit = self.classes.limit[rows][:, None]
-        drawn = np.where(np.isnan(drawn), np.where(np.isinf(limit), UNKNOWN, limit) * chance, drawn)
-        longer = elapsed[:, None] / np.maximum(tail, 1 / LONGEST)
-        return np.asarray(np.minimum(np.where(drawn > elapsed[:, None], drawn, longer), limit))
+        """Return so many run times of each of these rows of the history, given how long it has run: [rows, draws].
 
-    def _groups(self, codes: Ints, rows: Ints, left: Bools, enough: int) -> list[tuple[Ints, Ints]]:
-        """Return for each class with enough ended jobs its members, and which of the rows that are left are of it."""
-        mine = np.flatnonzero(left)
-        own = codes[self.rows]
-        ended = np.bincount(own[self.ended], minlength=int(codes.max(initial=0)) + 1)
-        mine = mine[ended[codes[rows[mine]]] >= enough]
-        if not len(mine):
-            return []
-        by_class, of_row = np.argsort(own, kind="stable"), codes[rows[mine]]
-        sorted_codes = own[by_class]
-        found = []
-        for code in np.unique(of_row):
-            first, last = np.searchsorted(sorted_codes, (code, code + 1))
-            found.append((by_class[first:last], mine[of_row == code]))
-        return found
+        A draw is one of all rows together. What a row is drawn to run does not depend on the rows after it, but for
+        what these tell of its batch: replays that are played further go on with the same run times.
+        """
+        by_row, by_batch, by_class = rng.spawn(3)
+        own = by_row.random((len(rows), draws))
+        limit = self.classes.limit[rows][:, None]
+        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * own  # where no job has ended
+        level, code = self._class_of(rows)
+        numbers, place = by_appearance(level * (len(self.classes.limit) + 1) + code)
+        batch, part = by_appearance(self.classes.batch[rows])
+        common = by_batch.standard_normal((len(batch), draws))
+        general = by_class.standard_normal((len(numbers), draws))
+        members = {int(k): self._members(int(k)) for k in np.unique(level) if k < len(CLASSES)}
+        for k in range(len(numbers)):
+            mine = np.flatnonzero(place == k)
+            if int(level[mine[0]]) not in members:
+                continue
+            mates = members[int(level[mine[0]])].of(int(code[mine[0]]))
+            survival = Survival.of(mates.time, mates.ended)
+            here, own_part = np.unique(part[mine], return_inverse=True)
+            jobs = Wanted(elapsed[mine], batch[here], own_part, own[mine], common[here])
+            drawn[mine] = survival.runtime(mates.chances(survival, jobs, general[k]), elapsed[mine])
+        return np.asarray(np.minimum(np.maximum(drawn, elapsed[:, None]), limit))
+
+    def _class_of(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return for each row the finest way to class jobs by which enough like it have ended, and its class."""
+        level, code = np.full(len(rows), len(CLASSES)), np.zeros(len(rows), dtype=np.int64)
+        for k, codes in enumerate(self.classes.codes):
+            left = np.flatnonzero(level == len(CLASSES))
+            if not len(left):
+                break
+            ended = np.bincount(codes[self.rows[self.ended]], minlength=int(codes.max(initial=0)) + 1)
+            left = left[ended[codes[rows[left]]] >= (ENOUGH if CLASSES[k] else 1)]
+            level[left], code[left] = k, codes[rows[left]]
+        return level, code
+
+    def _members(self, level: int) -> _Members:
+        """Return the known jobs by class, and how much those of one batch are alike."""
+        code, batch = self.classes.codes[level][self.rows], self.classes.batch[self.rows]
+        done = self.ended
+        share = alike(self.time[done], code[done], batch[done])
+        order = np.argsort(code, kind="stable")
+        return _Members(code[order], self.time[order], done[order], batch[order], share)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Members:
+    """The known jobs, in the order of their classes."""
+
+    code: Ints
+    time: Floats
+    ended: Bools
+    batch: Ints
+    share: float
+
+    def of(self, code: int) -> Mates:
+        """Return those of one class."""
+        first, last = np.searchsorted(self.code, (code, code + 1))
+        mine = slice(int(first), int(last))
+        return Mates(self.time[mine], self.ended[mine], self.batch[mine], self.share)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
