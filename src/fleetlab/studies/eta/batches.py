@@ -104,7 +104,7 @@ class Survival:
     def of(cls, time: Floats, ended: Bools) -> Survival:
         """Estimate from how long jobs were seen, and whether they ended then."""
         when, risk, deaths = product_limit(time, ended)
-        return cls(when, np.cumprod(1 - deaths / risk), float(time.max(initial=0.0)))
+        return cls(when, np.cumprod(1 - deaths / risk, dtype=np.float64), float(time.max(initial=0.0)))
 
     def beyond(self, seconds: Floats) -> Floats:
         """Return the share that runs longer."""
@@ -152,7 +152,7 @@ class Mates:
         part = np.minimum(part, len(jobs.sorted_batches) - 1)
         mine = jobs.sorted_batches[part] == self.batch
         part = jobs.order[part]
-        count, mean, spread = len(jobs.order), np.zeros(len(jobs.order)), 1 - self.share
+        count, spread = len(jobs.order), 1 - self.share
         done = mine & self.ended
         known = np.bincount(part[done], minlength=count)
         total = np.bincount(part[done], score(1 - survival.middle(self.time[done])), minlength=count)

@@ -58,7 +58,23 @@ def widened(asks: Asks, at: float, answer: Floats) -> tuple[Floats, int]:
 
 
 def _quantile(values: Floats, level: float) -> float:
-    """Return the value that one more to come stays below with this probability, or above for a level below 0.5."""
-    count = len(values)
-    rank = np.ceil((count + 1) * level) if level > 0.5 else np.floor((count + 1) * level)
-    return float(np.sort(values)[int(np.clip(rank, 1, count)) - 1])
+    """Return the value that one more to come stays below with this probability, or above for a level below 0.5.
+
+    Where there are too few values for such a rank, it lies beyond all of them: as far as the mean excess over the outer
+    quarter tells (an exponential tail).
+
+    >>> _quantile(np.arange(1.0, 40.0), 0.975), _quantile(np.arange(1.0, 40.0), 0.1), _quantile(np.zeros(20), 0.975)
+    (39.0, 4.0, 0.0)
+    """
+    if level < 0.5:
+        return -_quantile(-values, 1 - level)
+    count, ordered = len(values), np.sort(values)
+    rank = (count + 1) * level
+    if rank <= count + 1e-9:
+        return float(np.interp(rank, np.arange(1, count + 1), ordered))
+    if not np.isfinite(ordered).all():
+        return float(ordered[-1])
+    outer = ordered[-max(count // 4, 1) - 1 :]
+    share = (len(outer) - 1) / count
+    excess = float((outer[1:] - outer[0]).mean())
+    return float(max(ordered[-1], outer[0] + excess * np.log(share / (1 - level))))

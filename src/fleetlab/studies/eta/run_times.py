@@ -1,8 +1,8 @@
 """How long jobs will run, by what is known now: jobs like them that ended, given how long they have run themselves.
 
 A draw is from Kaplan and Meier's estimate of the finest class with enough ended jobs, in which jobs that still run
-count as far as they have come. A job that outlasts all of its class runs on by a law without a scale: as likely twice as
-long as not. A time limit bounds every draw. Jobs of one batch are drawn together (`batches`).
+count as far as they have come. A job that outlasts all of its class runs on by a law without a scale: as likely twice
+as long as not. A time limit bounds every draw. Jobs of one batch are drawn together (`batches`).
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class KnownRunTimes:
     def draw(self, rows: Ints, elapsed: Floats, draws: int, rng: np.random.Generator) -> Floats:
         """Return so many run times of each of these rows of the history, given how long it has run: [rows, draws].
 
-        A draw is one of all rows together. What a row is drawn to run does not depend on the rows after it, but for
-        what these tell of its batch: replays that are played further go on with the same run times.
+        A draw is one of all rows together. What a row is drawn to run does not depend on the rows after it: replays
+        that are played further go on with the same run times.
         """
         by_row, by_batch, by_class = rng.spawn(3)
         own = by_row.random((len(rows), draws))
