@@ -40,7 +40,7 @@ window.fleetlab.oneJob = () => {
     const ran = log.start !== null && log.end !== null ? log.end - log.start : null;
     const rows = [["Wait", known(job.wait), known(log.wait)], ["Run time", known(job.runtime), known(ran)],
       ["Start after the first submission", known(job.start), known(log.start)]];
-    return part("Simulated, and recorded in the log", ["", "Simulated", "Recorded"], rows, log.wait === null ? "The log recorded no wait of this job." : "");
+    return part("Simulated, and recorded in the log", ["Of the job", "Simulated", "Recorded"], rows, log.wait === null ? "The log recorded no wait of this job." : "");
   }
   function reasons(tables) {
     const meaning = new Map((tables.segments ?? []).map((row) => [row.reason, row.meaning]));
