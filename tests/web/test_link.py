@@ -52,10 +52,11 @@ def scenarios(draw):
     now=scenarios(),
     base=scenarios(),
     kept=st.lists(scenarios(), max_size=3, unique=True),
-    view=st.sampled_from(["what-if", "trace"]),
+    view=st.sampled_from(["what-if", "job", "trace"]),
+    job=st.text(max_size=20).map(str.strip),
 )
-def test_an_address_brings_back_what_it_was_made_from(now, base, kept, view):
-    link = Link(now, base, tuple(kept), view)
+def test_an_address_brings_back_what_it_was_made_from(now, base, kept, view, job):
+    link = Link(now, base, tuple(kept), view, job)
     assert Link.of(link.query()) == link
 
 

@@ -31,9 +31,9 @@ from fleetlab.web.traces import trace_title
 
 SMALL = 1000  # bytes of a body that is not worth compressing
 LEVEL = 5  # of compression: 9 takes three times as long for a hundredth less
-VIEW_TITLES = {"what-if": "What if", "advice": "What to do", "trace": "What happened"}
+VIEW_TITLES = {"what-if": "What if", "advice": "What to do", "job": "One job", "trace": "What happened"}
 STATIC = {
-    **dict.fromkeys(("page.js", "upload.js", "advice.js", "report.js", "timeline.js"), "text/javascript"),
+    **dict.fromkeys(("page.js", "upload.js", "advice.js", "one_job.js", "report.js", "timeline.js"), "text/javascript"),
     "page.css": "text/css",
 }
 

@@ -204,6 +204,13 @@ class WhatIfBackend:
         words: dict[str, Any] = {"query": words_query(scenario), "study": study, "goal": goal}
         return cast("messages.Advice", await self._request("advise", str(scenario.data.name), operation, key, **words))
 
+    async def explain(self, link: Link, job: str, operation: Operation, *, what_if: bool) -> messages.JobStory:
+        """Tell the story of a job of a scenario, or find the jobs that are meant."""
+        scenario, key = link.now, f"{link.now.key} {what_if} {job}"
+        words: dict[str, Any] = {"query": words_query(scenario), "job": job, "what_if": what_if}
+        answer = await self._request("explain", str(scenario.data.name), operation, key, **words)
+        return cast("messages.JobStory", answer)
+
     async def report(self, link: Link, operation: Operation) -> str:
         """Return baseline, scenario and kept runs as one HTML file."""
         outcomes = {"baseline": link.base, "scenario": link.now} if link.base != link.now else {"baseline": link.base}

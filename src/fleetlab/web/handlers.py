@@ -19,7 +19,7 @@ from fleetlab.core.names import lookup
 from fleetlab.web import messages
 from fleetlab.web.advice_words import GOAL, STUDIES
 from fleetlab.web.backend import WhatIfBackend, Work
-from fleetlab.web.link import Link
+from fleetlab.web.link import Link, check_job
 from fleetlab.web.operations import DONE, RUNNING, Operation
 from fleetlab.web.options import page_options
 from fleetlab.web.pool import RequestCancelled
@@ -106,12 +106,14 @@ def _operation_of(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
         return Work(kind, lambda operation: do(trace, operation), trace, trace)
     if kind == "advise":
         return _advise_operation(backend, values)
+    if kind == "explain":
+        return _explain_operation(backend, values)
     if kind == "preview":
         upload = backend.uploads.get(_string(values, "upload"))
         return Work(kind, lambda operation: backend.preview(upload.name, operation))
     if kind == "read":
         return Work(kind, _read_operation(backend, values))
-    raise HTTPException(400, "an operation is one of open, describe, run, advise, preview, read")
+    raise HTTPException(400, "an operation is one of open, describe, run, advise, explain, preview, read")
 
 
 def _advise_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
@@ -122,6 +124,17 @@ def _advise_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
     trace = str(link.now.data.name)
     backend.traces.locate(trace)
     return Work("advise", lambda operation: backend.advise(link, study, goal, operation), f"{trace} {study}", trace)
+
+
+def _explain_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
+    link, what_if = Link.of(_string(values, "link")), values.get("what_if", False)
+    job = check_job(_string(values, "job")) if values.get("job") is not None else ""
+    if not isinstance(what_if, bool):
+        raise HTTPException(400, "`what_if` is true or false")
+    trace = str(link.now.data.name)
+    backend.traces.locate(trace)
+    about = f"{trace} {what_if}"
+    return Work("explain", lambda operation: backend.explain(link, job, operation, what_if=what_if), about, trace)
 
 
 def _read_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Callable[[Operation], Awaitable[Any]]:

@@ -1,6 +1,6 @@
 """The address of the page: a scenario, the baseline it is compared with, and the runs that were kept.
 
-A scenario is spelled as `Scenario.to_query()` spells it. The page adds `v`, `base`, `keep` and `view`.
+A scenario is spelled as `Scenario.to_query()` spells it. The page adds `v`, `base`, `keep`, `view` and `job`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from fleetlab.web.traces import DEFAULT_TRACE, check_name
 
 VERSION = "1"
 KEPT = 8  # runs kept beside the baseline
-VIEWS = ("what-if", "advice", "trace")
-OWN = ("v", "trace", "base", "keep", "view")
+VIEWS = ("what-if", "advice", "job", "trace")
+OWN = ("v", "trace", "base", "keep", "view", "job")
+LONGEST_JOB = 200  # characters of the words that mean a job
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A whole address: the scenario shown, its baseline, the kept runs, and the view."""
+    """A whole address: the scenario shown, its baseline, the kept runs, the view, and the job that it is of."""
 
     now: Scenario
     base: Scenario
     kept: tuple[Scenario, ...] = ()
     view: str = VIEWS[0]
+    job: str = ""
 
     @classmethod
     def of(cls, query: str) -> Link:
@@ -48,15 +50,24 @@ class Link:
         now = read_scenario(urlencode([pair for pair in pairs if pair[0] not in own]), trace)
         base, *kept = (read_scenario(words, trace) for words in (*(own["base"] or [""]), *own["keep"]))
         view = lookup("view", (own["view"] or [VIEWS[0]])[0], VIEWS, error=WorkloadError)
-        return cls(now, base, tuple(dict.fromkeys(kept)), view)
+        return cls(now, base, tuple(dict.fromkeys(kept)), view, check_job((own["job"] or [""])[0]))
 
     def query(self) -> str:
         """Return the address that `of` reads."""
         base = [("base", words)] if (words := words_query(self.base)) else []
         kept = [("keep", words_query(scenario)) for scenario in self.kept]
         view = [("view", self.view)] if self.view != VIEWS[0] else []
+        job = [("job", self.job)] if self.job else []
         own = [("v", VERSION), ("trace", str(self.now.data.name))]
-        return urlencode([*own, *query_pairs(words_query(self.now)), *base, *kept, *view])
+        return urlencode([*own, *query_pairs(words_query(self.now)), *base, *kept, *view, *job])
+
+
+def check_job(words: str) -> str:
+    """Return the words that mean a job, or say that they are too long."""
+    if len(words) > LONGEST_JOB:
+        msg = f"a job is named by at most {LONGEST_JOB} characters, not {len(words):,}"
+        raise WorkloadError(msg, hint="its id in the log, #NUMBER, user=NAME or group=NAME")
+    return words.strip()
 
 
 def read_scenario(query: str, trace: str) -> Scenario:

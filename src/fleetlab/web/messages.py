@@ -193,6 +193,33 @@ class Advice(TypedDict):
     notes: list[str]
 
 
+class FoundJob(TypedDict):
+    """A job that was found: `words` mean it alone; its wait is simulated, in seconds."""
+
+    words: str
+    job: int
+    name: str | None
+    user: str | None
+    group: str | None
+    gpus: float
+    wait: float
+    reason: str
+
+
+class JobStory(TypedDict):
+    """The story of one job; or the jobs that were found, where several are meant.
+
+    `strip` is its life as HTML, `meanings` says how others held it up, `result` is as `explain --json` prints it.
+    """
+
+    job: str
+    found: list[FoundJob]
+    findings: list[str]
+    strip: str
+    meanings: dict[str, str]
+    result: dict[str, Any]
+
+
 class LogPreview(TypedDict):
     """An uploaded log before it is read: the formats that it looks like, its first rows, and the map of its columns.
 
@@ -257,13 +284,13 @@ class OperationMessage(TypedDict):
     """
 
     operation: str
-    kind: Literal["open", "describe", "run", "advise", "preview", "read"]
+    kind: Literal["open", "describe", "run", "advise", "explain", "preview", "read"]
     status: Literal["running", "done", "failed", "cancelled"]
     ahead: int
     seconds: float
     expected: float | None
     progress: ProgressMessage | None
-    result: NotRequired[RunComparison | TraceSummary | TraceDescription | Advice | LogPreview | LogSummary]
+    result: NotRequired[RunComparison | TraceSummary | TraceDescription | Advice | JobStory | LogPreview | LogSummary]
     error: NotRequired[ErrorMessage]
 
 
@@ -272,13 +299,18 @@ class OperationRequest(TypedDict):
 
     `read` also needs `format`; `advise` needs `link` and `study`, and takes `goal`, such as `p90 wait < 10m`.
 
+    `explain` needs `link` and takes `job`, by whose words jobs are found (without: the longest waits), and `what_if`:
+    whether to simulate what would have started the job sooner.
+
     `replaces` names an operation whose result is no longer needed.
     """
 
-    kind: Literal["open", "describe", "run", "advise", "preview", "read"]
+    kind: Literal["open", "describe", "run", "advise", "explain", "preview", "read"]
     link: NotRequired[str]
     study: NotRequired[Literal["diagnose", "capacity", "calibrate"]]
     goal: NotRequired[str]
+    job: NotRequired[str]
+    what_if: NotRequired[bool]
     trace: NotRequired[str]
     upload: NotRequired[str]
     format: NotRequired[str]

@@ -18,7 +18,7 @@ from typing import (
 )
 
 from fleetlab.web import messages
-from fleetlab.web.link import VERSION, VIEWS
+from fleetlab.web.link import LONGEST_JOB, VERSION, VIEWS
 from fleetlab.web.options import page_options
 from fleetlab.web.traces import DEFAULT_TRACE, SIZES
 
@@ -242,4 +242,5 @@ def _scenario_query() -> list[dict[str, Any]]:
         _parameter("base", "The baseline, as an address without trace (default: the default of every option)."),
         _parameter("keep", "A pinned run, as an address without trace.", type="array", items={"type": "string"}),
         _parameter("view", "The view of the page.", type="string", enum=list(VIEWS)),
+        _parameter("job", "Words that mean the job of the view `job`.", type="string", maxLength=LONGEST_JOB),
     ]

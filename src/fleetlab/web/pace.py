@@ -7,7 +7,7 @@ from collections import OrderedDict
 KEPT = 256  # kinds of work
 QUICK = 0.3  # s: an answer this quick was kept from before, and tells nothing about the work
 # Seconds per job of what was never done yet, on two cores of a server from 2023; the first work of a kind corrects it.
-PER_JOB = {"open": 5e-5, "describe": 1e-4, "run": 1e-4, "advise": 1e-3}
+PER_JOB = {"open": 5e-5, "describe": 1e-4, "run": 1e-4, "advise": 1e-3, "explain": 2e-4}
 
 
 class Pace:

@@ -33,13 +33,13 @@
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
   const hundredths = (seconds) => Math.round(100 * seconds) / 100;
 
-  const VIEWS = { "what-if": "What if", advice: "What to do", trace: "What happened" };
+  const VIEWS = { "what-if": "What if", advice: "What to do", job: "One job", trace: "What happened" };
 
   // --- the address: a scenario is text by option, as the command line has it ---
   let options = null; // what can be chosen
   let opened = null; // the trace: its nodes and notes
-  let state = null; // { trace, view, now, base, kept }
-  const OWN = ["v", "trace", "base", "keep", "view"];
+  let state = null; // { trace, view, job, now, base, kept }
+  const OWN = ["v", "trace", "base", "keep", "view", "job"];
   const fresh = () => Object.fromEntries(options.options.map((o) => [o.name, o.default]));
 
   function scenario(params) {
@@ -56,6 +56,7 @@
     return {
       trace: params.get("trace") || "builtin:100000:0",
       view: Object.keys(VIEWS).includes(params.get("view")) ? params.get("view") : "what-if",
+      job: params.get("job") ?? "",
       now: scenario(params),
       base: scenario(new URLSearchParams(params.get("base") || "")),
       kept: params.getAll("keep").slice(0, KEPT).map((query) => scenario(new URLSearchParams(query))),
@@ -67,6 +68,7 @@
     if (!short) {
       for (const kept of s.kept) params.append("keep", words(kept));
       if (s.view !== "what-if") params.append("view", s.view);
+      if (s.view === "job" && s.job) params.append("job", s.job);
     }
     return params.toString();
   }
@@ -207,7 +209,7 @@
     wanted = address(state, { short: true });
     filling?.stop();
     makePresets();
-    if (state.view !== "what-if") { if (state.view === "advice") view(); return; }
+    if (state.view !== "what-if") { if (state.view !== "trace") view(); return; }
     stale("The run of the new settings is in progress");
     clearTimeout(timer);
     timer = setTimeout(play, SOON);
@@ -618,7 +620,7 @@
   $("trace").addEventListener("change", () => take($("trace").value));
   async function take(trace) {
     if (trace !== state.trace) {
-      Object.assign(state, { trace, now: fresh(), base: fresh(), kept: [] });
+      Object.assign(state, { trace, job: "", now: fresh(), base: fresh(), kept: [] });
       record();
     }
     known.clear();
@@ -664,6 +666,7 @@
     $("what-if").hidden = state.view !== "what-if";
     $("description").hidden = state.view !== "trace";
     $("advice").hidden = state.view !== "advice";
+    $("job").hidden = state.view !== "job";
     mark();
     titled();
     try {
@@ -671,6 +674,7 @@
       if (!opened && !(await open())) return;
       if (state.view === "trace") await describe();
       else if (state.view === "advice") await window.fleetlab.advise("diagnose");
+      else if (state.view === "job") await window.fleetlab.explain(state.job);
       else { play(); table(); fillKept(); }
     } catch (error) { trouble(error); }
   }
@@ -700,6 +704,8 @@
     address: () => address(state, { short: true }), edits,
     // Take words of a scenario over, and show it.
     apply(change) { Object.assign(state.now, change); state.view = "what-if"; settle(); changed(); view(); },
+    // Tell the story of the job that some words mean; without words, list the longest waits.
+    showJob(words) { Object.assign(state, { view: "job", job: words }); record(); view(); $("main").focus({ preventScroll: true }); },
   };
 
   (async () => {
@@ -710,6 +716,7 @@
       makeOptions();
       window.fleetlab.uploads();
       window.fleetlab.advice();
+      window.fleetlab.oneJob();
       listed();
       settle();
       watchCompilation();

@@ -165,6 +165,14 @@ def advise(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     return dict(study(scenario, request["study"], request["goal"], channel.progress))
 
 
+def explain(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Tell the story of one job, or find the jobs that are meant."""
+    from fleetlab.web.one_job import tell
+
+    scenario = bound(request, channel)
+    return dict(tell(scenario, request["job"], what_if=request["what_if"], progress=channel.progress))
+
+
 def report(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Return results as one HTML file; the comparison with the baseline comes first."""
     from fleetlab.core import Result, SavedResult
@@ -228,6 +236,7 @@ VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {
     "describe": describe_trace,
     "run": run,
     "advise": advise,
+    "explain": explain,
     "timeline": timeline,
     "report": report,
     "preview": preview,
