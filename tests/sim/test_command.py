@@ -102,7 +102,7 @@ def test_the_schedule_is_written_with_where_each_ran_and_why_it_waited(capsys, t
 
 
 def test_where_nothing_can_be_written_is_said_before_anything_is_played(capsys, trace, tmp_path):
-    for out, error in (("no/file.csv", "no such folder"), ("file.txt", "as .csv or .parquet"), ("trace.csv", "not a ")):
+    for out, error in (("no/file.csv", "no such folder"), ("file.txt", "as .csv, .parquet"), ("trace.csv", "not a ")):
         (tmp_path / "trace.csv").mkdir(exist_ok=True)
         _, err, status = run(capsys, "simulate", trace, "--order", "no such order", "--out", tmp_path / out)
         assert (status, error in err, "hint: " in err) == (2, True, True), err

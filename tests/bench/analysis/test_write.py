@@ -136,7 +136,7 @@ def test_the_same_folder_gives_the_same_files(tmp_path, made):
 def test_a_folder_that_cannot_be_written_is_an_error(folder, tmp_path, capsys):
     (tmp_path / "out").write_text("a file")
     assert run(folder, "--out", tmp_path / "out") == 2
-    assert f"error: {tmp_path / 'out'}" in capsys.readouterr().err
+    assert f"error: not a folder: {tmp_path / 'out'}" in capsys.readouterr().err
 
 
 def test_the_command_prints_one_object_for_machines(folder, tmp_path, capsys):
