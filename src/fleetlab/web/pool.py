@@ -294,14 +294,9 @@ class WorkerPool:
         while True:
             if worker is not None and worker.was_ready and worker.has_ended():
                 return None
-            if any(queues.values()):
-                break
+            if (pending := _first(queues, fresh=worker is None or not worker.turn)) is not None:
+                return pending
             await self._wake.wait()
-        for visitor in [name for name, queue in queues.items() if not queue]:
-            del queues[visitor]
-        visitor, queue = next(iter(queues.items()))
-        queues.move_to_end(visitor)
-        return queue.popleft()
 
     async def _read_slot(self) -> None:
         """Read one uploaded file after the other, each with a process of its own, which ends after it."""
@@ -367,6 +362,21 @@ class WorkerPool:
         if pending.keep and isinstance(answer, dict):
             self._answers.keep(pending.key, pack(answer))
         _settle(pending, answer)
+
+
+def _first(queues: OrderedDict[str, deque[PendingRequest]], *, fresh: bool) -> PendingRequest | None:
+    """Take the first request of the visitor whose turn it is; one that is tried again goes to a fresh process, first.
+
+    Whatever killed its process may have killed the others too, which is not known of them at once.
+    """
+    for visitor in [name for name, queue in queues.items() if not queue]:
+        del queues[visitor]
+    heads = sorted(queues, key=lambda name: not queues[name][0].tried) if fresh else queues
+    for visitor in heads:
+        if fresh or not queues[visitor][0].tried:
+            queues.move_to_end(visitor)
+            return queues[visitor].popleft()
+    return None
 
 
 def _settle(pending: PendingRequest, answer: dict[str, Any] | Exception) -> None:
