@@ -266,6 +266,9 @@ class WorkerPool:
             self._started.set()
             while True:
                 pending = await self._next(worker)
+                if pending is not None and not worker.was_ready:  # it ended while it started: another may start
+                    await worker.end()
+                    worker = await self._new_worker()
                 if pending is None or not await self._answer(pending, worker):
                     await worker.end()
                     worker = await self._new_worker()
