@@ -473,7 +473,7 @@
       if (differs) this.#difference(pixels, wide, tall); else this.#compose(run, wide, tall, pixels);
       u.ctx.putImageData(this.image, left, top);
     }
-    // For each pixel its cell: columns are found once, rows once a line. With a `sign` it adds what is taken instead of colors.
+    // Find the cell of each pixel: columns once, rows once per line. With a `sign`, sum allocations instead of drawing colors.
     #compose(run, wide, tall, pixels, sign = 0) {
       const { bins, rows, span } = run.about;
       const [level, zoom] = run.nearest(this.#level(run, tall), this.#zoomLevel(run, wide / (devicePixelRatio || 1)));

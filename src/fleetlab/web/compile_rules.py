@@ -20,7 +20,7 @@ LATER = 5  # added to its niceness: visitors come first, but they may wait for w
 
 
 def rules() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rules by name, each with the words that use it: what is asked for most comes first.
+    """Yield the rules by name, each with the words that use it: the most common first.
 
     >>> [name for name, _ in rules()][:3]
     ['backfill greedy', 'backfill easy', 'backfill none']

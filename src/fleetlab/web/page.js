@@ -420,7 +420,7 @@
     const with_ = (change) => ({ ...state.base, ...change });
     const nodes = (edit) => [...edits(state.base.nodes), `${group.name} ${edit}`].join(", ");
     return [
-      { name: "+30 % load", about: "The same jobs, submitted 1.3 times as fast", now: with_({ load: String(Math.round(1300 * Number(state.base.load)) / 1000) }) },
+      { name: "+30 % load", about: "The same jobs, arriving at 1.3 times the rate", now: with_({ load: String(Math.round(1300 * Number(state.base.load)) / 1000) }) },
       { name: "EASY backfill", about: "Later jobs run first only if the first in the queue is not delayed", now: with_({ backfill: "easy" }) },
       { name: "Lose a rack", about: `${rack} nodes fewer: ${group.name}`, now: with_({ nodes: nodes(`-${rack}`) }) },
       { name: "Add 10 nodes", about: `10 nodes more: ${group.name}`, now: with_({ nodes: nodes("+10") }) },

@@ -1,4 +1,4 @@
-// A log of one's own: dropped or chosen, looked at, mapped, read, and used only once its visitor has seen how it was read.
+// The visitor's own log: dropped or chosen, previewed, mapped, read, and used only after the result of reading is shown.
 "use strict";
 window.fleetlab.uploads = () => {
   const { $, el, ask, Operation, Refused, busy, progressed, idle, say, trouble, take, options } = window.fleetlab.page;

@@ -80,7 +80,7 @@ def _known(world: World, played: Played, row: int) -> WaitSegments:
 
 
 def _instants(world: World, played: Played, waiting: Waiting, runs: RunTable) -> Floats:
-    """Return when the replay of all jobs judges who waits."""
+    """Return the instants at which the replay of all jobs assigns reasons."""
     times = [waiting.waits.begin, waiting.waits.end, runs.runs.begin, runs.runs.end, switches_of(played).time]
     if played.rules is not None:
         times += [played.rules.marks, runs.runs.end + played.rules.epilog]

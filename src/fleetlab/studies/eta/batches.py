@@ -1,6 +1,6 @@
 """Run times of jobs alike, drawn together: what one job of a batch runs tells of the others.
 
-A batch is jobs of the same user, group and request that come without a pause of an hour. On the scale of normal scores
+A batch is jobs of the same user, group and request submitted less than an hour apart. On the scale of normal scores
 of its class, a job's run time is the level of its batch plus its own part, as in a one-way random-effects model: the
 share of the variance between batches is from an analysis of variance of the logarithms of run times that are known. The
 level of a batch is known from its ended jobs (exactly) and from those that run (that they run longer), and the less of

@@ -74,7 +74,7 @@ def history_of(scenario: Scenario, starts: str, progress: Progress = silent) -> 
 def question_of(
     scenario: Scenario, history: History, job: str | int | None, request: str | None, at: str | float | None
 ) -> Question:
-    """Return what is asked, or say what cannot be."""
+    """Return the jobs in question, or raise an error that says what is missing."""
     if job is not None and request is not None:
         msg = "a job of the log, or a request that is submitted now: not both"
         raise WorkloadError(msg, hint="leave `job` or `request` out")

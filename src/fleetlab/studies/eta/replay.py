@@ -126,7 +126,7 @@ def _first_horizon(present: Present) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """Replays up to one horizon: one world has all jobs that come in any of them."""
+    """Replays up to one horizon: one world has the arrivals of all of them."""
 
     seed: int
     scenario: Scenario

@@ -23,7 +23,7 @@ from fleetlab.studies.explain.sentences import findings
 from fleetlab.studies.explain.story import Story, counted_from, request_text, story_of
 from fleetlab.studies.explain.strip import strip_figure
 
-LISTED = 20  # candidates, unless told
+LISTED = 20  # candidates by default
 HOUR = 3600.0
 SOONER, LATER, SAME, NEVER = "sooner", "later", "the same", "cannot run"
 NOT_BY_THEN = "later than simulated"

@@ -38,7 +38,7 @@ def plan_ahead(
     seed: int = 0,
     progress: Progress = silent,
 ) -> PlanAhead:
-    """Forecast the instances that come next, and place them beside those that run and wait at the end of the log.
+    """Forecast the next instances, and place them beside those that run and wait at the end of the log.
 
     It is done for the median of the forecast demand and for an upper quantile.
 
