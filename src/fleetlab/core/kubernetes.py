@@ -97,7 +97,7 @@ class SpreadConstraint:
 class SchedulingPod:
     """A pod as the scheduler sees it."""
 
-    name: str
+    name: str  # one of its own in the whole cluster: namespace/name
     namespace: str = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0

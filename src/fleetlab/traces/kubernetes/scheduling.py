@@ -34,9 +34,10 @@ def scheduling_pod(item: Object) -> SchedulingPod:
     extra = _counted(amounts(spec.get("overhead"), "spec.overhead"))
     affinity = members(members(spec.get("affinity"), "spec.affinity").get("nodeAffinity"), "spec.affinity.nodeAffinity")
     wanted = texts(spec.get("nodeSelector"), "spec.nodeSelector")
+    namespace = words(about.get("namespace"), "metadata.namespace") or "default"
     return SchedulingPod(
-        name=words(about.get("name"), "metadata.name"),
-        namespace=words(about.get("namespace"), "metadata.namespace") or "default",
+        name=f"{namespace}/{words(about.get('name'), 'metadata.name')}",
+        namespace=namespace,
         labels=texts(about.get("labels"), "metadata.labels"),
         priority=whole(spec.get("priority"), "spec.priority"),
         requests=_together([_counted(c) for c in containers], [_counted(c) for c in before], extra),
