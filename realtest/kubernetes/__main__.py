@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from realtest.kubernetes.lab import missing
+from realtest.kubernetes.objects import RATE
 from realtest.kubernetes.profiles import PROFILES
-from realtest.kubernetes.run import RATE, run_profile
+from realtest.kubernetes.run import run_profile
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from realtest.kubernetes.kubelets import RUN_TIME
@@ -15,7 +15,8 @@ GIB = 2**30
 ZONES = ("a", "b", "c")
 MODELS = ("A100-SXM4-80GB", "H100-SXM5-80GB")
 APPS = 12
-RUN_S = 5.9  # with the mean of 1.73 GPUs and 20 pods a second, 40 nodes are 0.85 full
+RATE = 20.0  # pods a second
+RUN_S = 5.9  # with the mean of 1.73 GPUs and so many pods, 40 nodes are 0.85 full
 # (GPUs, CPU cores, GiB), and how many of ten nodes are so.
 SHAPES = (((8, 64, 512), 6), ((4, 48, 256), 3), ((0, 32, 128), 1))
 GPUS = {0: 15, 1: 45, 2: 22, 4: 15, 8: 3}
@@ -69,10 +70,11 @@ def _taints(number: int) -> list[Object]:
     return taints
 
 
-def pods_of(count: int, seed: int, load: Load) -> list[Object]:
-    """Pods in the order in which they come."""
+def pods_of(count: int, seed: int, load: Load, rate: float = RATE) -> list[Object]:
+    """Pods in the order in which they come; at a lower rate they run the longer."""
     drawn = random.Random(seed)
-    return [_pod(k, drawn, load) for k in range(count)]
+    stretched = replace(load, run_s=load.run_s * RATE / rate)
+    return [_pod(k, drawn, stretched) for k in range(count)]
 
 
 def _pod(number: int, drawn: random.Random, load: Load) -> Object:
@@ -84,7 +86,7 @@ def _pod(number: int, drawn: random.Random, load: Load) -> Object:
         requests["memory"] = f"{max(1, gpus) * drawn.choice((700, 1024, 4096, 10_000))}Mi"
     limits = {GPU: requests[GPU]} if gpus else {}
     main: Object = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": limits}}
-    run = min(60.0, drawn.expovariate(1 / load.run_s) + 0.3)
+    run = min(10 * load.run_s, drawn.expovariate(1 / load.run_s) + 0.3)
     pod: Object = {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": f"pod-{number:05}", "labels": {"app": f"app-{drawn.randrange(APPS):02}"},

@@ -29,6 +29,7 @@ from fleetlab.sim.kubernetes.preemption import best_candidates
 from fleetlab.sim.kubernetes.state import Cache, Ints
 from fleetlab.traces.kubernetes.scheduler_config import scheduler_of
 from fleetlab.traces.kubernetes.scheduling import disruption_budget, scheduling_node, scheduling_pod
+from realtest.kubernetes.kubelets import RUN_TIME
 from realtest.kubernetes.record import SCHEMA, checksum, pod_number
 
 BLUR_S = 0.02
@@ -41,6 +42,7 @@ class Run:
     nodes: list[dict[str, Any]]
     pods: dict[int, SchedulingPod]
     started: dict[int, float]  # when a pod began to run, in whole seconds
+    run_s: dict[int, float]  # how long a pod was to run
     budgets: list[DisruptionBudget]
     profile: KubeScheduler
     record: pl.DataFrame
@@ -55,6 +57,7 @@ class Run:
             sorted((item for item in items if item["kind"] == "Node"), key=lambda item: item["metadata"]["name"]),
             {pod_number(item["metadata"]["name"]): scheduling_pod(item) for item in pods},
             {pod_number(item["metadata"]["name"]): _started(item, site["begin"]) for item in pods},
+            {pod_number(item["metadata"]["name"]): float(item["metadata"]["annotations"][RUN_TIME]) for item in pods},
             [disruption_budget(item) for item in site["budgets"]],
             scheduler_of(site["scheduler"]),
             pl.read_csv(gzip.decompress((folder / "record.csv.gz").read_bytes()), schema=SCHEMA),

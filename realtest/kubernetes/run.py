@@ -11,10 +11,9 @@ from pathlib import Path
 from realtest.kubernetes.client import PODS, Client, Object
 from realtest.kubernetes.kubelets import Kubelets
 from realtest.kubernetes.lab import Lab, LabError
-from realtest.kubernetes.objects import Load, nodes_of, pods_of
+from realtest.kubernetes.objects import RATE, Load, nodes_of, pods_of
 from realtest.kubernetes.profiles import Profile
 
-RATE = 20.0  # pods a second
 PATIENCE_S = 120.0  # how long nothing may end while pods are left
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -42,7 +41,7 @@ async def _play(profile: Profile, lab: Lab, out: Path, pods: int, rate: float) -
         kubelets = Kubelets(client)
         watch = asyncio.create_task(kubelets.follow(begun["metadata"]["resourceVersion"]))
         begin = time.time()
-        late = await _submit(client, pods_of(pods, profile.seed, profile.load), rate)
+        late = await _submit(client, pods_of(pods, profile.seed, profile.load, rate), rate)
         left = await _drain(kubelets, pods, watch)
         end = time.time()
         watch.cancel()
