@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.core.kubernetes import SchedulingPod, SpreadConstraint, Taint
+from fleetlab.core.kubernetes import SchedulingPod, SpreadConstraint
 from fleetlab.sim.kubernetes.state import Bools, Cache, Ints
 
-CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+FIRM = ("NoSchedule", "NoExecute")
 
 
 def feasible(cache: Cache, pod: SchedulingPod) -> Bools:
@@ -45,15 +45,8 @@ def _nominated(cache: Cache, pod: SchedulingPod) -> dict[int, list[SchedulingPod
 
 def resolvable(cache: Cache, pod: SchedulingPod) -> Bools:
     """Which nodes are not ruled out for good: neither by cordon, nor by taint, nor by what the pod selects."""
-    kept_off = [not _tolerated(pod, node.taints, node.cordoned) for node in cache.nodes]
-    return cache.selected(pod) & ~np.array(kept_off, np.bool_)
-
-
-def _tolerated(pod: SchedulingPod, taints: tuple[Taint, ...], cordoned: bool) -> bool:  # noqa: FBT001
-    firm = [taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute")]
-    if cordoned:
-        firm.append(CORDON)
-    return all(any(one.covers(taint) for one in pod.tolerations) for taint in firm)
+    allowed: Bools = cache.selected(pod) & (cache.untolerated(pod.tolerations, FIRM) == 0)
+    return allowed
 
 
 def fitting(cache: Cache, pod: SchedulingPod) -> Bools:

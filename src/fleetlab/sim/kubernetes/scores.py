@@ -93,12 +93,8 @@ def node_affinity(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: KubeSc
 
 def taint_toleration(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: KubeScheduler) -> Ints:
     """The fewer taints that only advise against a pod and are not tolerated, the better."""
-    mine = [one for one in pod.tolerations if one.effect in ("", "PreferNoSchedule")]
-    advised = [
-        sum(t.effect == "PreferNoSchedule" and not any(o.covers(t) for o in mine) for t in cache.nodes[node].taints)
-        for node in nodes
-    ]
-    counts = np.array(advised, np.int64)
+    mine = tuple(one for one in pod.tolerations if one.effect in ("", "PreferNoSchedule"))
+    counts = cache.untolerated(mine, ("PreferNoSchedule",))[nodes]
     most = int(counts.max())
     return BEST - BEST * counts // most if most else np.full(len(nodes), BEST, np.int64)
 

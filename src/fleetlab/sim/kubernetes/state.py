@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleetlab.core.kubernetes import ASSUMED, SchedulingNode, SchedulingPod, Selector
+from fleetlab.core.kubernetes import ASSUMED, SchedulingNode, SchedulingPod, Selector, Taint, Toleration
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Cache:
@@ -33,6 +34,7 @@ class Cache:
         self._node_of: dict[str, int] = {}
         self._counts: dict[tuple[str, Selector], Ints] = {}
         self._selected: dict[Any, Bools] = {}
+        self._untolerated: dict[Any, Ints] = {}
         self._values: dict[str, tuple[Ints, list[str]]] = {}
 
     def _each(self, name: str) -> Ints:
@@ -133,6 +135,22 @@ class Cache:
             found = [bool(selector) and selector.matches(node.labels, node.name) for node in self.nodes]
             self._selected[selector] = np.array(found, np.bool_)
         return self._selected[selector]
+
+    def untolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Ints:
+        """How many taints of some effects each node has that are not tolerated; a cordon is one."""
+        key = (tolerations, effects)
+        if key not in self._untolerated:
+            self._untolerated[key] = np.array(
+                [
+                    sum(
+                        taint.effect in effects and not any(one.covers(taint) for one in tolerations)
+                        for taint in (*node.taints, *([CORDON] if node.cordoned else []))
+                    )
+                    for node in self.nodes
+                ],
+                np.int64,
+            )
+        return self._untolerated[key]
 
     def values(self, key: str) -> tuple[Ints, list[str]]:
         """The number of each node's value of a label, -1 where it has none, and the values."""
