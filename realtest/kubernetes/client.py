@@ -52,7 +52,7 @@ class Client:
 
     async def delete(self, path: str) -> None:
         """Delete an object at once; one that is gone already is no error."""
-        await self._ask("DELETE", path, {"gracePeriodSeconds": 0})
+        await self._ask("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
     async def watch(self, path: str, since: str) -> AsyncIterator[tuple[str, Object]]:
         """Yield changes as (type, object) from a version on; until the caller stops."""

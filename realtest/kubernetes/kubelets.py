@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 
 from realtest.kubernetes.client import PODS, Client, Object
@@ -25,6 +26,7 @@ class Kubelets:
         self.ended: set[str] = set()
         self.seen: dict[str, dict[str, float]] = {}  # when the watch first said so: bound, running, deleted
         self._started: set[str] = set()
+        self._leaving: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def follow(self, since: str) -> None:
@@ -37,7 +39,9 @@ class Kubelets:
             if change == "DELETED":
                 self.ended.add(name)
             elif pod["metadata"].get("deletionTimestamp"):
-                self._spawn(self._remove(name, pod))
+                if name not in self._leaving:
+                    self._leaving.add(name)
+                    self._spawn(self._remove(name, pod))
             elif pod["spec"].get("nodeName") and name not in self._started:
                 self._started.add(name)
                 self._spawn(self._run(name, float(pod["metadata"]["annotations"][RUN_TIME])))
@@ -55,8 +59,8 @@ class Kubelets:
             if is_so and what not in times:
                 times[what] = time.time()
 
-    def _spawn(self, what: object) -> None:
-        task = asyncio.ensure_future(what)  # type: ignore[call-overload]
+    def _spawn(self, what: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

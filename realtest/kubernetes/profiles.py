@@ -101,14 +101,11 @@ def _spreading(drawn: random.Random, pod: Object) -> None:
         pod["spec"]["nodeSelector"] = {"pool": "shared"}
 
 
-CLASSES = {"batch": -10, "normal": 0, "urgent": 100, "serving": 1000}
+CLASSES = {"batch": -10, "normal": 0, "patient-never": 100, "urgent": 100, "serving": 1000}
 
 
 def _ranked(drawn: random.Random, pod: Object) -> None:
-    name = drawn.choices(list(CLASSES), (30, 50, 15, 5))[0]
-    pod["spec"]["priorityClassName"] = name
-    if name == "urgent" and drawn.random() < 0.2:
-        pod["spec"]["preemptionPolicy"] = "Never"
+    pod["spec"]["priorityClassName"] = drawn.choices(list(CLASSES), (30, 50, 3, 12, 5))[0]
 
 
 # -- the profiles ----------------------------------------------------------------------------------------------------
@@ -159,7 +156,7 @@ ALL = [
     ),
     Profile(
         "preempt",
-        "four priority classes, preemption, and budgets of disruption",
+        "five priority classes, one of which does not preempt, and budgets of disruption",
         load=Load(pod=_ranked, classes=CLASSES, budgets={"app-00": 0, "app-01": 1, "app-02": 2}, run_s=8.0),
         seed=7,
     ),

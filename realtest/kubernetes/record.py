@@ -22,7 +22,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import polars as pl
@@ -86,13 +86,14 @@ def attempts(folder: Path) -> list[Attempt]:
 
 
 def _lines(log: Path) -> Iterator[tuple[float, str, re.Match[str]]]:
-    year = datetime.fromtimestamp(log.stat().st_mtime, UTC).year
+    year = datetime.fromtimestamp(log.stat().st_mtime).year
     with log.open(errors="replace") as lines:
         for line in lines:
-            for kind, pattern in PATTERNS.items():
-                if (head := LINE.match(line)) and (match := pattern.search(head[2])):
-                    moment = datetime.strptime(f"{year}{head[1]}", "%Y%m%d %H:%M:%S.%f").replace(tzinfo=UTC)
-                    yield moment.timestamp(), kind, match
+            head = LINE.match(line)
+            for kind, pattern in PATTERNS.items() if head else ():
+                if head and (match := pattern.match(head[2])):
+                    # The log is in local time.
+                    yield datetime.strptime(f"{year}{head[1]}", "%Y%m%d %H:%M:%S.%f").timestamp(), kind, match
                     break
 
 

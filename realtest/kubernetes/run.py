@@ -56,7 +56,9 @@ async def _play(profile: Profile, lab: Lab, out: Path, pods: int, rate: float) -
 async def _classes(client: Client, load: Load) -> None:
     for name, value in load.classes.items():
         one = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-        await client.create("/apis/scheduling.k8s.io/v1/priorityclasses", one | {"value": value})
+        policy = "Never" if name.endswith("never") else "PreemptLowerPriority"
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        await client.create(path, one | {"value": value, "preemptionPolicy": policy})
     for app, allowed in load.budgets.items():
         path = "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets"
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
