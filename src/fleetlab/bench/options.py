@@ -15,8 +15,8 @@ class SuiteOptions:
     Parameters
     ----------
     plan
-        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded, or
-        a TOML file.
+        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded,
+        heldout, neighbors, or a TOML file.
     out
         Folder for the results.
     limit
