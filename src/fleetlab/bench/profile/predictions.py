@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fleetlab.bench.plans import SuitePlan
 from fleetlab.bench.profile.groups import Group, groups_of, growing_waits, time_slicing
 from fleetlab.bench.profile.holdout import CONFIDENCE, PairPrediction, errors, interval
 from fleetlab.bench.profile.observations import BASELINE_MODE, PROBES, Colocation, Observations
-from fleetlab.bench.profile.pairs import SpeedTable, WaitModel
+from fleetlab.bench.profile.pairs import PairModel, SpeedTable, WaitModel
 from fleetlab.bench.profile.reader import read_observations
 from fleetlab.bench.profile.time_slicing import TimeSlicingModel
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
@@ -29,7 +29,7 @@ from fleetlab.stats import Interval
 Row = dict[str, Any]
 BAR = 0.04  # of a card: mean error that the model is held to
 DIGITS = 4
-MODELS = {"time-slicing": TimeSlicingModel, "mps": WaitModel}
+MODELS: dict[str, Callable[[], PairModel]] = {"time-slicing": TimeSlicingModel, "mps": WaitModel}
 RULES = {"time-slicing": time_slicing, "mps": growing_waits}
 
 
@@ -140,7 +140,7 @@ def _check(table: SpeedTable, mixes: Sequence[tuple[str, ...]], same: dict[str, 
         raise DeviceError(msg, hint="a prediction is made before its measurement: leave that folder out")
 
 
-def _filled(table: SpeedTable, make: type[TimeSlicingModel] | type[WaitModel]) -> SpeedTable:
+def _filled(table: SpeedTable, make: Callable[[], PairModel]) -> SpeedTable:
     """Every pair: measured, or predicted."""
     model = make().fit(table)
     names = sorted({name for pair in table.speed for name in pair})
