@@ -223,7 +223,7 @@ class Probe:
             if event and event["at"] == "good":
                 took = {"after_s": round(event["t"] - since, 4), "took_s": round(event["t"] - tenant.events[0]["t"], 4)}
                 return {"good": True, **took, "failures": failures}
-            failures.append(event.get("detail", event["at"]) if event else f"no answer: {ended}")
+            failures.append(str(event.get("detail", event["at"])) if event else f"no answer: {ended}")
         return {"good": False, "after_s": None, "failures": failures}
 
     def _neighbor(self, neighbor: ProbeTenant, acts: float, over: float) -> Report:
