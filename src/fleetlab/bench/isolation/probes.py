@@ -16,7 +16,7 @@ STRESSORS = ("gemm", "hbm", "l2", "h2d")
 DUTIES = (0.25, 0.5, 1.0)
 FAULTS = ("kill", "hang", "assert", "illegal-access")
 LOAD = 45.0  # s for tenants to be ready
-TAIL = 1.0  # s that the neighbor is watched after the event
+TAIL = 0.8  # s that the neighbor is watched after the event
 WHOLE = Share()  # no limits
 Report = dict[str, Any]
 
@@ -42,7 +42,7 @@ class ProbeSizes:
     secret_mib: int
 
 
-ON_GPU = ProbeSizes(settle=0.6, hang=4.0, window=0.6, grow_mib=256, secret_mib=2048)
+ON_GPU = ProbeSizes(settle=0.6, hang=4.0, window=0.4, grow_mib=256, secret_mib=2048)
 ON_CPU = ProbeSizes(settle=0.15, hang=0.4, window=0.1, grow_mib=8, secret_mib=4)
 
 
