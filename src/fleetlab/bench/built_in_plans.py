@@ -23,6 +23,7 @@ from fleetlab.bench.plans import (
     solo,
     stressor_pairs,
 )
+from fleetlab.bench.user_plans import llm, notebook
 from fleetlab.sharing.modes import Share
 
 # Pairs and triples that no other plan measures: every tenant that only computes forward beside every training that
@@ -92,4 +93,6 @@ BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "crowded": crowded,
     "heldout": held_out,
     "neighbors": neighbors,
+    "llm": llm,
+    "notebook": notebook,
 }
