@@ -1,7 +1,7 @@
 """Lengths and arrivals of requests to language models: from a file with the columns of Azure's traces, or synthetic.
 
-Synthetic requests have the distributions of lengths and gaps of those traces (`published`), each drawn by itself: a rate
-that changes from minute to minute is in the files alone.
+Synthetic requests have the distributions of lengths and gaps of those traces (`published`), each drawn by itself: a
+rate that changes from minute to minute is in the files alone.
 """
 
 from __future__ import annotations
