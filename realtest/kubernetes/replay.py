@@ -2,8 +2,8 @@
 
 The cache is led by the record: a pod is on its node from the attempt that chose it, and off when the log says it is
 gone. kube-scheduler takes its snapshot a moment after it logs an attempt, and logs that a pod is gone a moment before
-it takes it off, in another thread: what lies within `BLUR_S` around an attempt may have come before or after it. A
-decision is `exact` if it follows from the order of the log, and `late` if it follows only with such pods still there,
+it takes it off, in another thread: the last pod that went before an attempt may still have been there, and those that
+went within `BLUR_S` after it may have been gone. A decision is `exact` if it follows from the order of the log, and `late` if it follows only with such pods still there,
 or gone already.
 """
 
@@ -148,12 +148,10 @@ class Replay:
             and row["what"] == "gone"
             and (name := self.run.pods[row["pod"]].name) in self.cache
         ]
-        just = [
-            (self.run.pods[row["pod"]], self._node_of(row["pod"]))
-            for row in self._rows[max(0, number - 200) : number]
-            if row["at"] >= now - BLUR_S and row["what"] == "gone"
-        ]
-        choices: list[Any] = [*soon[:4], *just[-4:]]
+        # One thread takes pods off, in order: only the last that was logged may not be off yet, however long that took.
+        last = next((row for row in reversed(self._rows[:number]) if row["what"] == "gone"), None)
+        just = [(self.run.pods[last["pod"]], self._node_of(last["pod"]))] if last else []
+        choices: list[Any] = [*soon[:6], *just]
         for size in range(1, len(choices) + 1):
             for chosen in combinations(choices, size):
                 yield [c for c in chosen if isinstance(c, str)], [c for c in chosen if not isinstance(c, str)]
