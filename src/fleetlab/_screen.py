@@ -77,10 +77,10 @@ def table(frame: pl.DataFrame, most: int = MOST) -> str:
     Headings of a table that is wider than the terminal are broken at their spaces; on a terminal, texts too. What
     goes into a file or another program has a line for each row.
     """
-    from fleetlab.core.display import INTERVAL, shown
+    from fleetlab.core.display import shown
 
     columns = [
-        Column(c.name, c.numeric, [cell(text) for text in c.texts], joined=c.name == INTERVAL)
+        Column(c.name, c.numeric, [cell(text) for text in c.texts], joined=c.name.endswith((" % CI", " % PI")))
         for c in shown(frame.head(most))
     ]
     text = layout(columns, screen_width() or PAGE, whole_rows=screen_width() is None)

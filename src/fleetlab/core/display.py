@@ -17,6 +17,7 @@ from fleetlab.core.result import Estimate, amount_and_interval
 
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
+PREDICTION = re.compile(r"(\d+ %) low")  # a limit that says its confidence is that of a prediction
 SIDES = "recorded|simulated|calibrated|configured|training"  # of one wait
 DURATION = re.compile(
     rf"(({SIDES}) )?((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|submit|blocked|behind)( change| error)?"
@@ -55,10 +56,21 @@ def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
             ends = [frame[limit].to_list() for limit in limits[name]]
             both = [_interval(*row) for row in zip(texts, values, *ends, units, strict=True)]
             columns.append(ShownColumn(name, numeric=True, texts=tuple(t for t, _ in both), values=tuple(values)))
-            columns.append(ShownColumn(INTERVAL, numeric=True, texts=tuple(i for _, i in both), values=tuple(ends[0])))
+            head = heading(limits[name][0])
+            columns.append(ShownColumn(head, numeric=True, texts=tuple(i for _, i in both), values=tuple(ends[0])))
         else:
             columns.append(ShownColumn(name, frame[name].dtype.is_numeric(), texts, tuple(values)))
     return columns
+
+
+def heading(low: str) -> str:
+    """Return the heading of an interval, from the name of its lower limit.
+
+    >>> heading("mae_low"), heading("90 % low")
+    ('95 % CI', '90 % PI')
+    """
+    named = PREDICTION.fullmatch(low)
+    return f"{named[1]} PI" if named else INTERVAL
 
 
 def triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
