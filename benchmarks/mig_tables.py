@@ -18,7 +18,7 @@ import polars as pl
 
 from fleetlab.bench.profile.slice_model import GpuSlice
 from fleetlab.core import DeviceError
-from fleetlab.sharing.mig.profiles import mig_gpu
+from fleetlab.sharing.mig.models import mig_gpu
 from fleetlab.stats import Floats, bootstrap_units
 
 ANCHOR = 2  # compute slices of the one that is measured

@@ -12,7 +12,7 @@ import pytest
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing import mps_daemon, run_command, status
-from fleetlab.sharing.mig.profiles import gpu_profiles, mig_gpu
+from fleetlab.sharing.mig.models import gpu_profiles, mig_gpu
 from fleetlab.sharing.modes import Share
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")]

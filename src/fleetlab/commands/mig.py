@@ -23,7 +23,7 @@ mig = App(
 
 GpuIndex = Annotated[int, Parameter(name="gpu", help="Index of a GPU of this machine, as in nvidia-smi.")]
 ModelName = Annotated[
-    str | None, Parameter(help="A100-40, A100-80, H100-80 or H200-141 (default: the GPU of this machine).")
+    str | None, Parameter(help="A GPU model such as A30, A100-40 or H200 (default: the GPU of this machine).")
 ]
 LayoutWords = Annotated[str, Parameter(help="Profiles separated by commas; `7x1g.18gb` is seven of one profile.")]
 Really = Annotated[bool, Parameter(negative=(), help="Run the commands; without it they are only printed.")]
@@ -124,7 +124,7 @@ def undo(*, gpu: GpuIndex = 0, really: Really = False, json: Json = False) -> No
 
 def _mig_gpu(model: str | None, gpu: int) -> "MigGpu":
     from fleetlab.devices.nvidia_smi import NoGpu
-    from fleetlab.sharing.mig.profiles import BY_NAME, gpu_profiles, mig_gpu
+    from fleetlab.sharing.mig.models import BY_NAME, gpu_profiles, mig_gpu
 
     if model is not None:
         return mig_gpu(model)

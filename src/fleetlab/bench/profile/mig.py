@@ -14,7 +14,8 @@ from fleetlab.bench.profile.reader import read_observations
 from fleetlab.bench.profile.slice_model import GpuSlice, on_slice, stretch_curve
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.mig.profiles import MigGpu, mig_gpu
+from fleetlab.sharing.mig.models import mig_gpu
+from fleetlab.sharing.mig.profiles import MigGpu
 from fleetlab.stats import Interval
 
 HALF = 3  # compute slices: two such instances share a GPU evenly
@@ -85,12 +86,12 @@ def _on(seen: Observations, work: str, part: GpuSlice) -> Interval | None:
 
 
 def _parts(cut: MigGpu) -> list[GpuSlice]:
-    whole = max(profile.sms for profile in cut.profiles)
-    return [GpuSlice(p.name, p.sms / whole, p.size / cut.sizes) for p in cut.profiles if not p.media]
+    """Fractions of the whole GPU without MIG: the largest instance of an A100 has 98 of its 108 SMs."""
+    return [GpuSlice(p.name, p.sms / cut.sms, p.size / cut.sizes) for p in cut.profiles if p.plain]
 
 
 def _cut(card: str) -> MigGpu:
     try:
-        return mig_gpu(card.replace("NVIDIA ", "").split()[0])
+        return mig_gpu(card)
     except BenchError as e:
         raise DeviceError(str(e), hint=e.hint) from None

@@ -74,7 +74,7 @@ def on_slices(folders: list[Path], /, *, model: str | None = None, json: Json = 
     folders
         Folders of `fleetlab bench suite --out` on one GPU; one must be of the plan sm-curve.
     model
-        A100-40, A100-80, H100-80 or H200-141 (default: the measured GPU).
+        A GPU model such as A30, A100-40 or H200 (default: the measured GPU).
     """
     from fleetlab._screen import show
     from fleetlab.bench.profile import predict_slices
