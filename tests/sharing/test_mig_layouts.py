@@ -203,7 +203,7 @@ def test_a_card_is_found_by_the_beginning_of_its_name():
     assert mig_gpu("h200").name == mig_gpu("H200-141").name == "H200-141"
 
 
-# --- models, as NVIDIA's guide and published listings have them --------------------------------------------------------
+# --- models, as published listings have them ------------------------------------------------------------------------
 
 # Rows of `nvidia-smi mig -lgip`: name, id, number, GiB, SMs.
 LISTED = {

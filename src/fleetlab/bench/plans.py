@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -40,7 +40,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One process: a copy of a tenant, with its MPS limits."""
+    """One process: a copy of a tenant, with its MPS limits or its MIG instance."""
 
     tenant: str
     copy: int = 0
@@ -48,9 +48,7 @@ class Seat:
 
     def __str__(self) -> str:
         share = "".join(
-            f"{mark}{value}"
-            for mark, value in zip("@~!", (self.share.percent, self.share.memory_mib, self.share.priority), strict=True)
-            if value is not None
+            f"{mark}{value}" for mark, value in zip("@~!#", astuple(self.share), strict=True) if value is not None
         )
         return self.tenant + share
 
@@ -253,6 +251,13 @@ def crowded(
     return SuitePlan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
 
 
+def mig(seed: int = 0, blocks: int = 2) -> SuitePlan:
+    """The six tenants on every MIG profile of the GPU, and what predicts it."""
+    from fleetlab.bench.mig_plan import mig_plan
+
+    return mig_plan(seed=seed, blocks=blocks)
+
+
 BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "solo": solo,
     "sm-curve": sm_curve,
@@ -264,4 +269,5 @@ BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "stressors": stressor_pairs,
     "serving": serving,
     "crowded": crowded,
+    "mig": mig,
 }

@@ -13,7 +13,7 @@ from fleetlab.devices import nvidia_smi
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvidia_smi import Gpu, GpuProcess
 from fleetlab.sharing.mig import apply
-from fleetlab.sharing.modes import CONTROL, Mps
+from fleetlab.sharing.mps import CONTROL, Mps
 from fleetlab.sharing.mps_daemon import mps_record, parse_number
 
 DEFAULT_PIPE = "/tmp/nvidia-mps"  # the default of NVIDIA's control program

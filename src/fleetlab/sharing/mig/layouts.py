@@ -60,7 +60,7 @@ def place(cut: MigGpu, wanted: Sequence[str]) -> Layout:
 
 
 def maximal_layouts(cut: MigGpu) -> list[Layout]:
-    """All layouts to which nothing can be added, by placement, without profiles that differ only in media or graphics."""
+    """All layouts of profiles without suffix to which nothing can be added, by placement."""
     every = [Placement(start, p) for p in cut.profiles if p.plain for start in p.starts]
     every.sort(key=lambda one: (one.start, -one.profile.size, -one.profile.slices))
     return [layout for layout in _packed(every, cut) if not _more(layout, every, cut)]

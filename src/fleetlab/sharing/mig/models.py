@@ -1,14 +1,14 @@
 """GPU models with MIG: their profiles and placements, and the profiles of an installed GPU.
 
-Sources. Names, fractions and counts: NVIDIA, Multi-Instance GPU User Guide, "Supported MIG Profiles". SMs, usable memory
-and profile ids are listings of `nvidia-smi mig -lgip`, start positions of `-lgipp`:
+Sources. Names, fractions and counts: NVIDIA, Multi-Instance GPU User Guide, "Supported MIG Profiles". SMs, usable
+memory and profile ids are listings of `nvidia-smi mig -lgip`, start positions of `-lgipp`:
 
-- A100: the guide's section "Getting Started with MIG"; SMs without MIG are 108 (NVIDIA's Ampere white paper).
-- A30: listings with drivers 510 to 550 in public repositories, the same in all.
-- H100 SXM 80 GB, H100 NVL 94 GB (Colfax Research, 2024) and GH200 96 GB (an H100): public listings. An H100 PCIe has 114 SMs and
-  is not among them.
+- A100: the guide, "Getting Started with MIG"; without MIG it has 108 SMs (NVIDIA's Ampere white paper).
+- A30: public listings of owners, with both commands.
+- H100 SXM 80 GB, H100 NVL 94 GB (Colfax Research, 2024) and GH200 96 GB, which is an H100: public listings. An H100
+  PCIe has 114 SMs and is not among them.
 - H200: our own probe (docs/measurements/h200/probe.json).
-- B200: NVIDIA/mig-parted pull requests 166 and 187. The text that we could read ends after 2g.45gb, see its note.
+- B200: NVIDIA/mig-parted, pull requests 166 and 187. The text that we could read ends after 2g.45gb, see its note.
 - RTX PRO 6000 Blackwell: GoogleCloudPlatform/container-engine-accelerators pull request 564, and a public `-lgipp`.
 
 Usable memory differs by up to 1.5 GiB between drivers, so an installed GPU is queried.
@@ -35,9 +35,7 @@ SEVEN = {
 }
 AMPERE, HOPPER = (14, 14, 14, 28, 42, 56, 98), (16, 16, 26, 32, 60, 64, 132)  # SMs
 BLACKWELL = (18, 18, 30, 36, 54, 72, 148)
-B200_NOTE = (
-    "SMs and memory of 3g, 4g and 7g are not from a listing: at least 18 SMs per slice, and twice the memory of 2g"
-)
+B200_NOTE = "SMs and memory of 3g, 4g and 7g are not from a listing: 18 SMs per slice at least, twice the memory of 2g"
 
 
 def _seven(
