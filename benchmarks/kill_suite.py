@@ -2,10 +2,11 @@
 
     PYTHONPATH=src python3 -m benchmarks.kill_suite --mode mps --kills 10 --out killed
 
-Needs torch and numpy. The suite process gets SIGKILL, every second time with its process group. Each time, all processes that came of the
-run must end by themselves (they carry a mark in their environment, and so do daemons and servers of MPS), and GPUs,
-their processes, and MPS must be as before. A last run, which is not killed, must find nothing left to do but remove
-directories, and leave none. The command writes killed/kills.json, and exits with 1 if anything was left.
+Needs torch and numpy. The suite process gets SIGKILL, every second time with its process group. Each time, all
+processes that came of the run must end by themselves (they carry a mark in their environment, and so do daemons and
+servers of MPS), and GPUs, their processes, and MPS must be as before. A last run, which is not killed, must find
+nothing left to do but remove directories, and leave none. The command writes killed/kills.json, and exits with 1 if
+anything was left.
 """
 
 from __future__ import annotations

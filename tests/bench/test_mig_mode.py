@@ -90,7 +90,9 @@ def test_an_instance_that_the_layout_does_not_have_is_refused(allowed):
         mode.environment(Share(instance=2))
 
 
-@pytest.mark.parametrize(("mode", "why"), [("mig:8x1g.18gb", "at most 7"), ("mig:5g.20gb", "no profile"), ("mig:", "not a layout")])
+@pytest.mark.parametrize(
+    ("mode", "why"), [("mig:8x1g.18gb", "at most 7"), ("mig:5g.20gb", "no profile"), ("mig:", "not a layout")]
+)
 def test_a_layout_that_cannot_be_changes_nothing(allowed, mode, why):
     with pytest.raises(BenchError, match=why), shared(mode, allow_mig=True):
         pass

@@ -42,7 +42,7 @@ class SlicePrediction(Result):
 def predict_slices(folders: Sequence[Path], *, model: str | None = None) -> SlicePrediction:
     """Predict the speed of each workload on each MIG slice of the measured GPU, or of another model."""
     observations = read_observations(folders)
-    cut = _cut(model or observations.device)
+    cut = mig_model(model or observations.device)
     rows = list(_rows(observations, cut))
     if not rows:
         msg = "no workload was measured on fewer SMs"
@@ -59,7 +59,7 @@ def predict_slices(folders: Sequence[Path], *, model: str | None = None) -> Slic
 def half_gpu(seen: Observations, works: Sequence[str]) -> dict[str, Interval]:
     """Speed of each on half a GPU; empty unless all can be predicted and the GPU supports MIG."""
     try:
-        half = next(part for part in _parts(_cut(seen.device)) if part.name.startswith(f"{HALF}g."))
+        half = next(part for part in _parts(mig_model(seen.device)) if part.name.startswith(f"{HALF}g."))
     except DeviceError:
         return {}
     speeds = {work: speed for work in works if (speed := _on(seen, work, half))}
@@ -90,7 +90,8 @@ def _parts(cut: MigGpu) -> list[GpuSlice]:
     return [GpuSlice(p.name, p.sms / cut.sms, p.size / cut.sizes) for p in cut.profiles if p.plain]
 
 
-def _cut(card: str) -> MigGpu:
+def mig_model(card: str) -> MigGpu:
+    """The MIG profiles of a GPU model, by our name or by that of the driver."""
     try:
         return mig_gpu(card)
     except BenchError as e:
