@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
@@ -249,25 +249,3 @@ def crowded(
         cells += shuffle_cells(once, blocks=blocks, seed=seed)
     tenants = {"serve": Tenant("resnet-infer", poisson=rate)}
     return SuitePlan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
-
-
-def mig(seed: int = 0, blocks: int = 2) -> SuitePlan:
-    """The six tenants on every MIG profile of the GPU, and what predicts it."""
-    from fleetlab.bench.mig_plan import mig_plan
-
-    return mig_plan(seed=seed, blocks=blocks)
-
-
-BY_NAME: dict[str, Callable[..., SuitePlan]] = {
-    "solo": solo,
-    "sm-curve": sm_curve,
-    "pairs-ts": lambda **k: pairs("time-slicing", **k),
-    "pairs-mps": lambda **k: pairs("mps", **k),
-    "pairs-mps-50": lambda **k: pairs("mps", share=Share(50), **k),
-    "breaking": breaking,
-    "classes": classes,
-    "stressors": stressor_pairs,
-    "serving": serving,
-    "crowded": crowded,
-    "mig": mig,
-}

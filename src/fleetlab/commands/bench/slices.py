@@ -64,7 +64,7 @@ def plan() -> None:
 
     The layouts are those of the GPU of this machine; without one, of an A100.
     """
-    from fleetlab.bench.plans import BY_NAME
+    from fleetlab.bench.built_in_plans import BY_NAME
     from fleetlab.bench.profile.mig_check import MEASURE
     from fleetlab.bench.workers.pool import LEAD
 
