@@ -16,6 +16,7 @@ from fleetlab.sharing.mig.mode import Mig, MigPart, differences, permitted_gpu
 from fleetlab.sharing.mig.models import mig_gpu
 from fleetlab.sharing.modes import shared
 from fleetlab.sharing.share import Share, Worker
+from fleetlab.sharing.status import suite_modes
 
 pytestmark = pytest.mark.usefixtures("own")
 TWO = "mig:2x3g.71gb"
@@ -57,6 +58,21 @@ def test_without_permission_nothing_is_changed(smi):
     with pytest.raises(BenchError, match="is not allowed"), shared(TWO):
         pass
     assert smi.changes == []
+
+
+def test_what_a_card_allows_is_told_with_reasons(smi, mps):
+    found = {mode.name: mode for mode in suite_modes()}
+    assert [name for name, mode in found.items() if mode.possible] == ["time-slicing", "mps"]
+    assert "it needs the option --allow-mig and the UUID of the GPU" in found["mig"].why
+
+
+def test_what_is_allowed_twice_is_possible(allowed):
+    assert next(mode for mode in suite_modes(allow_mig=True) if mode.name == "mig").possible
+
+
+def test_a_machine_without_a_gpu_allows_nothing(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert {(mode.possible, "no NVIDIA GPU" in mode.why) for mode in suite_modes()} == {(False, True)}
 
 
 # --- the mode --------------------------------------------------------------------------------------------------------

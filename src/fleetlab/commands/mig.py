@@ -111,9 +111,13 @@ def undo(*, gpu: GpuIndex = 0, really: Really = False, json: Json = False) -> No
     """Print the commands that restore a GPU to its state before `share mig apply`; with --really, run them."""
     from fleetlab.devices import nvidia_smi
     from fleetlab.sharing.mig import apply as mig_apply
+    from fleetlab.sharing.mig import guard
 
-    if really:
+    if really and mig_apply.mig_record(gpu).get("temporary"):
+        guard.restore(gpu, within=0, progress=talk)  # not while its suite is running
+    elif really:
         mig_apply.undo(gpu, progress=talk)
+    if really:
         talk(f"GPU {gpu} is restored")
         return
     record, one = mig_apply.mig_record(gpu), nvidia_smi.gpu(gpu)
