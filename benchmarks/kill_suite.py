@@ -32,12 +32,13 @@ from fleetlab.sharing.leftovers import mps_homes
 
 MARK = "FLEETLAB_KILLED_RUN"
 PATIENCE = 90.0  # s for the processes of a killed run to end
+LISTED = 10.0  # s in which nvidia-smi may still list a process that is gone
 PLAN = """[suite]
 modes = ["{mode}"]
 mixes = [["one", "two"]]
-blocks = 2
-settle = 0.2
-window = 0.6
+blocks = 1
+settle = 0.1
+window = 0.4
 [tenant.one]
 workload = "{work}"
 [tenant.two]
@@ -96,7 +97,8 @@ def kill_when(
     while (left := marked(mark)) and time.monotonic() < began + PATIENCE:
         time.sleep(0.1)
     healed = time.monotonic() - began
-    after = state()
+    while (after := state()) != before and time.monotonic() < began + healed + LISTED:
+        time.sleep(0.5)
     changed = {key: [before[key], after[key]] for key in before if before[key] != after[key]}
     path = suite.out / "cells.jsonl"
     cells = len(path.read_text().splitlines()) if path.exists() else 0

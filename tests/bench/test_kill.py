@@ -1,13 +1,15 @@
 """A suite that is killed leaves the GPU as it was found: against stand-ins for NVIDIA's programs."""
 
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 from benchmarks.kill_suite import PLAN, Suite, kill_often, kill_when, whole_run
 
-from fleetlab.sharing import leftovers, records
+from fleetlab.sharing import leftovers, locks, records
 
 pytestmark = [
     pytest.mark.usefixtures("works", "own"),
@@ -59,6 +61,24 @@ def test_killed_while_tenants_load_nothing_is_left(smi, suite, card):
     assert found.cells == 0
 
 
+def test_a_lock_is_held_by_nvidia_smi_after_its_run_was_killed(smi, tmp_path):
+    """So nothing is created after the guard has looked."""
+    smi.set(slow=5.0)
+    code = f"""from pathlib import Path
+from fleetlab.devices.nvidia_smi import run_smi
+from fleetlab.sharing import locks
+run_smi("-i", "0", "-mig", "1", hold=(locks.take(Path({str(tmp_path / "lock")!r})),))"""
+    run = subprocess.Popen([sys.executable, "-c", code])
+    while not told(smi, "-mig")(0.0):
+        time.sleep(0.02)
+    run.kill()
+    run.wait()
+    assert locks.take(tmp_path / "lock") is None
+    lock = locks.take(tmp_path / "lock", within=60)
+    assert smi["mig"] == "Enabled"  # it was still at work
+    os.close(lock)
+
+
 def test_a_guard_that_is_killed_too_leaves_it_to_the_next_run(smi, suite, card, own):
     """The journal of a run whose guard is gone: as `apply` writes it, with its lock free."""
     smi.set(mig="Enabled", pending="Enabled", instances=[["3g.71gb", 1, 4, 4]])
@@ -90,7 +110,7 @@ def test_ten_kills_at_random_moments_leave_a_partitioned_card_as_it_was(suite, c
 def test_killed_while_mps_starts_no_daemon_is_left(mps, tmp_path):
     """The program that starts the daemon goes on when the suite is killed: its guard waits for that."""
     program = mps / "bin" / "nvidia-cuda-mps-control"
-    slow = 'if sys.argv[1:] == ["-d"]:\n    Path({!r}).touch(); time.sleep(0.7)'.format(str(mps / "launching"))
+    slow = 'if sys.argv[1:] == ["-d"]:\n    Path({!r}).touch(); time.sleep(5)'.format(str(mps / "launching"))
     program.write_text(program.read_text().replace('if sys.argv[1:] == ["-d"]:', slow))
     suite = suite_of(tmp_path, "mps")
     found = kill_when(suite, lambda _: (mps / "launching").exists(), dict)

@@ -136,9 +136,9 @@ class GpuSampler:
         for bits in of["reasons"]:
             reasons |= int(bits) if bits >= 0 else 0
         span = of["t"][-1] - of["t"][0]
+        known = [name for name in ("util", "memory_util") if min(of[name]) >= 0]  # NVML has none in MIG mode
         return {
-            "util": _mean(of["util"]),
-            "memory_util": _mean(of["memory_util"]),
+            **{name: _mean(of[name]) for name in known},
             "memory_mib": max(of["memory_mib"]),
             "celsius": max(of["celsius"]),
             "watts": round((of["joules"][-1] - of["joules"][0]) / span, 1),
