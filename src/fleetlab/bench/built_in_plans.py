@@ -24,6 +24,7 @@ from fleetlab.bench.plans import (
     solo,
     stressor_pairs,
 )
+from fleetlab.bench.user_plans import llm, notebook
 from fleetlab.sharing.modes import Share
 
 # Pairs and triples that no other plan measures: every tenant that only computes forward beside every training that
@@ -93,5 +94,7 @@ BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "crowded": crowded,
     "heldout": held_out,
     "neighbors": neighbors,
+    "llm": llm,
+    "notebook": notebook,
     "mig": mig_plan,
 }

@@ -16,7 +16,7 @@ class SuiteOptions:
     ----------
     plan
         solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded,
-        heldout, neighbors, mig, or a TOML file.
+        heldout, neighbors, llm, notebook, mig, or a TOML file.
     out
         Folder for the results.
     limit
@@ -60,8 +60,8 @@ class WorkloadOptions:
     Parameters
     ----------
     name
-        resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, launch, interactive, gemm, hbm, l2, h2d, or
-        your own as module:Class.
+        resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, llm-serve, launch, interactive, notebook, gemm,
+        hbm, l2, h2d, or your own as module:Class.
     seconds
         Length of a measurement (default: 10), or time limit of a training.
     epochs

@@ -150,11 +150,12 @@ def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Shar
     tenants = dict.fromkeys(tenant for mix in mixes for tenant in mix)
     alone = [(Seat(t),) for t in tenants]
     capped = [(Seat(t, share=share),) for t in tenants] if share != WHOLE else []
-    together = [_seats(mix, share) for mix in mixes if len(mix) > 1]
+    together = [mix_seats(mix, share) for mix in mixes if len(mix) > 1]
     return [BenchCell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
 
 
-def _seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
+def mix_seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
+    """Seat the tenants of a mix; several of one name are numbered."""
     return tuple(Seat(tenant, mix[:k].count(tenant), share) for k, tenant in enumerate(mix))
 
 

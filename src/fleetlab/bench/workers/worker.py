@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 import traceback
@@ -19,7 +18,7 @@ from typing import Any, TextIO
 import torch
 
 from fleetlab.bench.loops import StepLog, closed_loop, open_loop
-from fleetlab.bench.window import summarize_window
+from fleetlab.bench.window import DriveWindow, summarize_window
 from fleetlab.bench.workloads import BenchWorkload, make
 from fleetlab.devices.clock import clock_for
 
@@ -55,12 +54,15 @@ def serve() -> None:
 
 def _orders() -> Iterator[dict[str, Any]]:
     """Requests as they come; a thread waits for them, so that the end of the input is seen during a step, too."""
-    lines = SimpleQueue[str]()
+    lines = SimpleQueue[bytes]()
 
     def read() -> None:
-        for line in sys.stdin:
-            lines.put(line)
-        lines.put("")
+        rest = b""
+        while more := os.read(0, 1 << 16):  # not `sys.stdin`, whose lock a thread must not hold when the process ends
+            *whole, rest = (rest + more).split(b"\n")
+            for line in whole:
+                lines.put(line)
+        lines.put(b"")
         time.sleep(GRACE)
         os._exit(1)
 
@@ -110,13 +112,18 @@ def _run(work: BenchWorkload, device: torch.device, order: dict[str, Any]) -> di
     while (left := order["at"] - time.monotonic()) > 0:
         time.sleep(left)
     used = time.process_time()
-    if "due" in order:
+    drive = getattr(work, "drive", None)
+    if drive is not None:
+        window = DriveWindow(order["at"], opens, closes, closes + TAIL, order.get("seed", 0))
+        summary = {"at": "done", **drive(window)}
+    elif "due" in order:
         due = [order["at"] + t for t in order["due"]]
-        fed = open_loop(work, clock, due=due, until=closes + order["grace"])
+        summary = _summary(open_loop(work, clock, due=due, until=closes + order["grace"]), opens, closes)
     else:
         fed = closed_loop(work, clock, until=closes + TAIL, rest=order["rest"], seed=order["seed"])
+        summary = _summary(fed, opens, closes)
     spent = (time.process_time() - used) / (time.monotonic() - order["at"])
-    return _summary(fed, opens, closes) | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
+    return summary | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
 
 
 def _summary(fed: StepLog, opens: float, closes: float) -> dict[str, Any]:
