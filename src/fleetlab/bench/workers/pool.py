@@ -94,9 +94,11 @@ class TenantWorkers:
 
     def _prove(self, seats: list[Seat]) -> None:
         """Check that each worker is attached as its mode requires; otherwise it would measure something else."""
-        attached = self._mode.attached({self.about[s]["pid"] for s in seats}) if seats else set()
+        # A command of the user's own has processes of its own; its worker does not open the GPU.
+        pids = {seat: set(self.about[seat].get("pids") or [self.about[seat]["pid"]]) for seat in seats}
+        attached = self._mode.attached(set().union(*pids.values())) if seats else set()
         for seat in seats:
-            self.about[seat]["attached"] = self.about[seat]["pid"] in attached
+            self.about[seat]["attached"] = bool(pids[seat] & attached)
 
     def _feeding(self, seat: Seat) -> dict[str, Any]:
         """Schedule or pauses of a seat: the same in every cell and mode, so that they are comparable."""
