@@ -211,9 +211,9 @@ def toml(tmp_path, tenant):
 @pytest.mark.parametrize(
     ("tenant", "why"),
     [
-        ("unit = 'image'", "needs one of workload, command, callable"),
-        ("workload = 'launch'\ncommand = 'python a.py'", "needs one of"),
-        ("command = 3", "needs one of"),
+        ("unit = 'image'", "needs a workload, a command or a callable"),
+        ("workload = 'launch'\ncommand = 'python a.py'", "only one of them"),
+        ("command = 3", "only one of them"),
         ("command = 'python a.py'\npoisson = 5", "a command has no poisson"),
         ("command = 'python a.py'\nmach = 'x'", "a command has no mach"),
         ("command = 'python \"a.py'", "not a command or a pattern"),

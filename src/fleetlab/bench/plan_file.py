@@ -28,7 +28,7 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.plans import SuitePlan, Tenant, mix_cells, shuffle_cells
+from fleetlab.bench.plans import SuitePlan, Tenant, mode_cells
 from fleetlab.bench.workloads import OWN
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.modes import MODES, Share
@@ -57,11 +57,8 @@ def read_plan(path: Path, *, seed: int = 0, blocks: int | None = None) -> SuiteP
     elif not (isinstance(mixes, list) and all(isinstance(m, list) and m for m in mixes)):
         msg = f"{path.name}: mixes must be lists of tenants, or `pairs`: {mixes}"
         raise BenchError(msg)
-    cells = tuple(
-        cell
-        for words in suite.get("modes", ["time-slicing"])
-        for cell in shuffle_cells(mix_cells(words, *_mode(words, mixes)), blocks=blocks, seed=seed)
-    )
+    modes = {str(words): _mode(words) for words in suite.get("modes", ["time-slicing"])}
+    cells = mode_cells(modes, mixes, blocks=blocks, seed=seed)
     lengths = {key: _number(suite[key], key, path) for key in ("settle", "window") if key in suite}
     return SuitePlan(path.stem, tenants, cells, seed=seed, **lengths)
 
@@ -73,7 +70,7 @@ def _parts(about: dict[str, Any], path: Path) -> tuple[dict[str, Any], dict[str,
         raise BenchError(msg, hint=f"[suite] has {', '.join(SUITE)}; each [tenant.NAME] has workload and its settings")
     tenants = about.get("tenant", {})
     if not tenants or not all(isinstance(t, dict) and _is_work(t) for t in tenants.values()):
-        msg = f"{path.name}: each tenant needs one of {', '.join(WORK)}"
+        msg = f"{path.name}: each tenant needs a workload, a command or a callable, and only one of them"
         raise BenchError(msg, hint='[tenant.train] with workload = "resnet-train", or command = "python my_train.py"')
     return about.get("suite", {}), {name: _tenant(name, t, path) for name, t in tenants.items()}
 
@@ -115,12 +112,12 @@ def check_command(command: str, match: str) -> None:
         raise BenchError(msg, hint='command = "python my_train.py"')
 
 
-def _mode(words: str, mixes: list[Any]) -> tuple[str, list[Any], Share]:
+def _mode(words: str) -> tuple[str, Share]:
     mode, _, percent = str(words).partition("@")
     if mode not in MODES or (percent and not percent.isdigit()):
         msg = f"unknown sharing mode: `{words}`"
         raise BenchError(msg, hint=f"there are {', '.join(MODES)}, and mps@PERCENT")
-    return mode, mixes, Share(int(percent)) if percent else Share()
+    return mode, Share(int(percent)) if percent else Share()
 
 
 def _number(value: object, key: str, path: Path) -> float:

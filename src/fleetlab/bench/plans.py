@@ -109,6 +109,7 @@ ALONE = {
     "resnet-train-eager": Tenant("resnet-train", {"graph": False}),
     "bert-train-eager": Tenant("bert-train", {"graph": False}),
 }
+Cells = tuple[BenchCell, ...]
 PERCENTS = (12, 25, 37, 50, 67, 85, 100)
 
 
@@ -154,6 +155,27 @@ def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Shar
     capped = [(Seat(t, share=share),) for t in tenants] if share != WHOLE else []
     together = [_seats(mix, share) for mix in mixes if len(mix) > 1]
     return [BenchCell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
+
+
+def mode_cells(modes: dict[str, tuple[str, Share]], mixes: Iterable[Sequence[str]], *, blocks: int, seed: int) -> Cells:
+    """The same mixes in several modes, each a stage: its name, mode and limits."""
+    mixes = list(mixes)
+    return tuple(
+        cell
+        for name, (mode, share) in modes.items()
+        for cell in shuffle_cells(mix_cells(name, mode, mixes, share), blocks=blocks, seed=seed)
+    )
+
+
+QUICK = ("resnet-train", "resnet-infer", "llm-decode")
+HALVES = {"time-slicing": ("time-slicing", WHOLE), "mps": ("mps", WHOLE), "mps@50": ("mps", Share(50))}
+
+
+def quick(seed: int = 0, blocks: int = 2) -> SuitePlan:
+    """A training, an inference and a decoder in pairs, under time slicing, MPS, and MPS with half of the SMs each."""
+    mixes = [("resnet-infer", "resnet-train"), ("llm-decode", "resnet-train"), *((t, t) for t in QUICK[:2])]
+    cells = mode_cells(HALVES, mixes, blocks=blocks, seed=seed)
+    return SuitePlan("quick", {t: SIX[t] for t in QUICK}, cells, settle=0.6, window=2.0, seed=seed)
 
 
 def _seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
@@ -254,6 +276,7 @@ def crowded(
 
 
 BY_NAME: dict[str, Callable[..., SuitePlan]] = {
+    "quick": quick,
     "solo": solo,
     "sm-curve": sm_curve,
     "pairs-ts": lambda **k: pairs("time-slicing", **k),

@@ -61,7 +61,7 @@ class OwnCommand:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | {ADDRESS: str(self._steps.path), "PYTHONUNBUFFERED": "1"},
+            env=os.environ | self._environment(),
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -74,6 +74,10 @@ class OwnCommand:
                 raise BenchError(msg, hint="fleetlab.bench.step() after each step, or match = 'step (\\d+)'")
             time.sleep(0.01)
         self._wait()
+
+    def _environment(self) -> dict[str, str]:
+        """Where to count steps; nowhere if lines are counted, so that none is counted twice."""
+        return {ADDRESS: "" if self.match else str(self._steps.path), "PYTHONUNBUFFERED": "1"}
 
     def processes(self) -> list[int]:
         """Those that step, if they say so; otherwise all of the command."""

@@ -88,12 +88,12 @@ def analyze(
 
     may_create(out, folder=True)
     result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
-    page = _write(result, out or folder / "analysis")
+    page = write_analysis(result, out or folder / "analysis")
     show(result, json=json, only=("kinds", "advice"))
     say_saved(page)
 
 
-def _write(result: "fleetlab.Result", out: Path) -> Path:
+def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
     """Write page, figures, tables and JSON to a folder; return the page."""
     from fleetlab.core import as_json
     from fleetlab.core.files import atomic_write
