@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetlab.bench.analysis.findings import Findings
 
-HEADROOM = 1.1  # of the memory that a tenant was seen to hold
+HEADROOM, CONTEXT = 1.1, 512  # of the memory that a tenant was seen to hold; MiB of its context, which count too
 
 
 def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -34,8 +34,8 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
         if low and f.gathered.kinds.get(name) == "training":
             yield _row(name, "CUDA_MPS_CLIENT_PRIORITY", "1", "below the inference tenant")
         if kind == "mps" and (held := _memory(f, name)):
-            mib = round(held * HEADROOM)
-            yield _row(name, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={mib}M", f"it held {held:,} MiB")
+            mib = round(held * HEADROOM) + CONTEXT
+            yield _row(name, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={mib}M", f"it held {held:,} MiB, and its context")
 
 
 def _row(of: str, setting: str, value: object, why: str) -> dict[str, Any]:
