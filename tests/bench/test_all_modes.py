@@ -6,8 +6,8 @@ import pytest
 
 from fleetlab.bench.all_modes.run import main, modes_here, run_all
 from fleetlab.bench.all_modes.stages import PAIRS, choose, named_stages, seconds_of
+from fleetlab.bench.built_in_plans import BY_NAME
 from fleetlab.bench.options import AllOptions
-from fleetlab.bench.plans import BY_NAME
 from fleetlab.devices.errors import BenchError
 
 BOTH = {"time-slicing", "mps"}
@@ -52,6 +52,11 @@ def test_a_mode_that_is_not_possible_is_left_out_of_every_plan():
     cells = [c for stage in stages for c in stage.made({"time-slicing"}, seed=0, rehearse=False).cells]
     assert {cell.mode for cell in cells} == {"time-slicing"}
     assert "pairs-mps" not in {stage.plan for stage in stages}
+
+
+def test_probes_that_fill_the_memory_of_the_gpu_run_only_if_named():
+    assert "isolation" not in {stage.plan for stage in chosen(600)}
+    assert "isolation" in {stage.plan for stage in chosen(600, stages="quick,isolation")}
 
 
 @pytest.mark.parametrize(("words", "why"), [("quick,quack", "unknown stage: quack"), ("a.toml,b/a.toml", "same name")])

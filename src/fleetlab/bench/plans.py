@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
@@ -273,18 +273,3 @@ def crowded(
         cells += shuffle_cells(once, blocks=blocks, seed=seed)
     tenants = {"serve": Tenant("resnet-infer", poisson=rate)}
     return SuitePlan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
-
-
-BY_NAME: dict[str, Callable[..., SuitePlan]] = {
-    "quick": quick,
-    "solo": solo,
-    "sm-curve": sm_curve,
-    "pairs-ts": lambda **k: pairs("time-slicing", **k),
-    "pairs-mps": lambda **k: pairs("mps", **k),
-    "pairs-mps-50": lambda **k: pairs("mps", share=Share(50), **k),
-    "breaking": breaking,
-    "classes": classes,
-    "stressors": stressor_pairs,
-    "serving": serving,
-    "crowded": crowded,
-}

@@ -163,6 +163,20 @@ def test_isolation_is_advised_by_guarantee_and_not_by_measurement(tmp_path, made
     assert "not measured here" in found.findings[0]
 
 
+def test_probes_of_isolation_in_the_folder_are_told_beside_the_guarantees(tmp_path, made):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6)))
+    (folder / "isolation").mkdir()
+    (folder / "isolation" / "manifest.json").write_text("{}")
+    cells = [
+        {"cell": f"{mode}/information/exit", "mode": mode, "probe": "information", "kind": "exit", "status": "ok"}
+        | {"found_share": share}
+        for mode, share in (("time-slicing", 0.0), ("mps-limited", 0.7))
+    ]
+    (folder / "isolation" / "probes.jsonl").write_text("".join(json.dumps(cell) + "\n" for cell in cells))
+    found = advise(folder, mix="train, serve", goal="isolation")
+    assert "time slicing kept 1 of 1 and MPS at 50 % kept 0 of 1" in found.findings[-1]
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -1,4 +1,4 @@
-"""What each mode guarantees to a tenant, whatever its neighbors do: from NVIDIA's documentation, not measured.
+"""What each mode guarantees to a tenant, whatever its neighbors do: by NVIDIA's documentation, and as probes found.
 
 Sources: docs.nvidia.com/deploy/mps (memory protection, limits, error containment), docs.nvidia.com/datacenter/tesla/
 mig-user-guide (isolation of instances), the GPU operator's guide to time slicing (no memory or fault isolation).
@@ -7,7 +7,11 @@ mig-user-guide (isolation of instances), the GPU operator's guide to time slicin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from fleetlab.bench.isolation.guarantees import measured_guarantees
+from fleetlab.bench.isolation.result import read_probes
 
 YES, NO = "yes", "no"
 
@@ -43,6 +47,18 @@ def column(mode: str) -> str:
 def guaranteed(mode: str) -> int:
     """How many of them a mode gives."""
     return sum(getattr(one, column(mode)).startswith(YES) for one in GUARANTEES)
+
+
+MEASURED = {"mps-limited": "mps@50"}  # modes of the probes by their name in a suite; the others have the same
+
+
+def probe_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """What `bench isolation` found in a folder: one row per mode and guarantee."""
+    for found in sorted(folder.rglob("probes.jsonl*")):
+        _, cells = read_probes(found.parent)
+        for one in measured_guarantees(cells):
+            mode = MEASURED.get(one.mode, one.mode)
+            yield {"mode": mode, "guarantee": one.guarantee, "verdict": one.verdict, "found": one.says}
 
 
 def guarantee_rows(modes: list[str]) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from fleetlab.bench.advise.choice import ModeChoice, choose_mode
 from fleetlab.bench.advise.costs import cost_rows
 from fleetlab.bench.advise.flips import flip_rows, flip_sentences
 from fleetlab.bench.advise.goals import GOALS, is_apart, shown_unit
-from fleetlab.bench.advise.guarantees import guarantee_rows, guaranteed
+from fleetlab.bench.advise.guarantees import guarantee_rows, guaranteed, probe_rows
 from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_of
 from fleetlab.bench.advise.settings import setting_rows
 from fleetlab.bench.analysis.findings import Findings, collect_findings
@@ -108,6 +108,9 @@ def advise(
         "costs": table(row for one in asked.mixes[:1] for row in cost_rows(f, one, price)),
         "guarantees": table(guarantee_rows(sorted({*_modes(f, asked), "mig"}, key=mode_order))),
     }
+    if probed := list(probe_rows(folder)):
+        frames["isolation"] = table(probed)
+        answers += _probed(probed) if goal == ISOLATION else []
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
     return BenchAdvice(mode, verdict, (*head, *answers), unit, frames, provenance, tuple(_notes(f, asked)))
 
@@ -178,6 +181,14 @@ def _isolation(f: Findings, asked: AskedMix) -> Made:
         "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
     ]
     return (best, "by guarantee"), answers, {"choice": pl.DataFrame(rows, infer_schema_length=None)}, worst.unit
+
+
+def _probed(rows: list[dict[str, Any]]) -> list[str]:
+    """How many guarantees each mode kept in the probes of the folder."""
+    modes = dict.fromkeys(row["mode"] for row in rows)
+    kept = {mode: [row for row in rows if row["mode"] == mode] for mode in modes}
+    counts = [f"{mode_name(m)} kept {sum(r['verdict'] == 'kept' for r in of)} of {len(of)}" for m, of in kept.items()]
+    return [f"In the probes of this folder {join_words(counts)}; the table `isolation` has what happened."]
 
 
 GUARANTEED = list(guarantee_rows(["mig"]))

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.all_modes.stages import ChosenStage, choose, named_stages, seconds_of
-from fleetlab.bench.options import AllOptions
+from fleetlab.bench.all_modes.stages import PROGRAMS, ChosenStage, choose, named_stages, seconds_of
+from fleetlab.bench.isolation.run import modes as isolation_modes
+from fleetlab.bench.isolation.run import run_isolation
+from fleetlab.bench.options import AllOptions, IsolationOptions
 from fleetlab.bench.suite import SuiteRun, finished_cells
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.files import atomic_write, check_folder
@@ -22,6 +24,7 @@ from fleetlab.sharing.status import status
 
 STOPPED = "stopped; finished cells are kept, run the same command again to resume"
 MANIFEST = "all.json"
+FINISHED = "finished"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -66,6 +69,7 @@ class AllRun:
         self._options, self._progress = options, progress
         self._until = time.monotonic() + 60 * options.minutes
         self._file = options.out / MANIFEST
+        self._was: dict[str, str] = {}  # states of stages in an earlier run
         self._modes = modes_here(rehearse=options.rehearse)
         self._allowed = {one["mode"] for one in self._modes if one["possible"]}
 
@@ -84,7 +88,7 @@ class AllRun:
         for stage in self._stages:
             self._states[stage.name] = self._stage(stage)
             self._declare()
-        return all(state == "finished" for state in self._states.values())
+        return all(state == FINISHED for state in self._states.values())
 
     def _chosen(self) -> list[ChosenStage]:
         """What an earlier run chose, and what else the time is enough for."""
@@ -104,10 +108,14 @@ class AllRun:
             if was.get(key) != now:
                 msg = f"{self._options.out}: contains another run: {key} {was.get(key)}, not {now}"
                 raise BenchError(msg, hint="name another folder with --out")
+        stages = [(ChosenStage(s["plan"]), s.get("state", "")) for s in was["stages"]]
+        self._was = {stage.name: state for stage, state in stages}
         return [ChosenStage(s["plan"], s["blocks"], s["settle"], s["window"]) for s in was["stages"]]
 
     def _left(self, stage: ChosenStage) -> float:
         """Seconds for what an earlier run left of a stage."""
+        if stage.plan in PROGRAMS:
+            return PROGRAMS[stage.plan] if self._was.get(stage.name) != FINISHED else 0.0
         made = stage.made(self._allowed, seed=self._options.seed, rehearse=self._options.rehearse)
         if made is None:
             return 0.0
@@ -116,26 +124,38 @@ class AllRun:
         return seconds_of(made) * missing / len(made.cells)
 
     def _stage(self, stage: ChosenStage) -> str:
-        o = self._options
-        plan = stage.made(self._allowed, seed=o.seed, rehearse=o.rehearse)
         left = self._until - time.monotonic()
-        if plan is None:
-            return "its modes are not possible here"
         if left <= 0:
             return "no time left"
-        self._progress(f"stage {stage.name}: {len(plan.cells)} cells, {left / 60:.1f} minutes left")
-        run = SuiteRun(
-            plan, o.out / stage.name, limit=left, device=o.device, rehearse=o.rehearse, progress=self._progress
-        )
         try:
-            skipped = run.run()
+            return self._isolation(left) if stage.plan == "isolation" else self._suite(stage, left)
         except BenchError as e:  # the next stage may still be measured
             self._progress(f"stage {stage.name} failed: {e}")
             return f"failed: {e}"
+
+    def _suite(self, stage: ChosenStage, left: float) -> str:
+        o = self._options
+        plan = stage.made(self._allowed, seed=o.seed, rehearse=o.rehearse)
+        if plan is None:
+            return "its modes are not possible here"
+        self._progress(f"stage {stage.name}: {len(plan.cells)} cells, {left / 60:.1f} minutes left")
+        skipped = SuiteRun(
+            plan, o.out / stage.name, limit=left, device=o.device, rehearse=o.rehearse, progress=self._progress
+        ).run()
         missing = len(plan.cells) - len(finished_cells(o.out / stage.name))
         if not missing:
-            return "finished"
+            return FINISHED
         return f"{missing} cells without time" if skipped else f"{missing} cells failed"
+
+    def _isolation(self, left: float) -> str:
+        o = self._options
+        names = [name for name, mode in isolation_modes(1).items() if mode.sharing in self._allowed]
+        probes = IsolationOptions(
+            out=o.out / "isolation", modes=",".join(names), limit=left, device=o.device, rehearse=o.rehearse
+        )
+        self._progress(f"stage isolation: {left / 60:.1f} minutes left")
+        skipped = run_isolation(probes, progress=self._progress)
+        return f"{len(skipped)} cells without time" if skipped else FINISHED
 
     def _declare(self) -> None:
         o = self._options

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fleetlab.bench.plans import BY_NAME, SuitePlan
+from fleetlab.bench.built_in_plans import BY_NAME
+from fleetlab.bench.plans import SuitePlan
 from fleetlab.bench.run import make_plan
 from fleetlab.bench.workers.pool import LEAD
 from fleetlab.devices.errors import BenchError
@@ -25,7 +26,12 @@ STAGES = (
     "stressors",
     "breaking",
     "solo",
+    "neighbors",
+    "heldout",
 )
+# Stages that are not plans of a suite, and their length in seconds. They run only if named: a probe of isolation fills
+# the memory of the GPU and ends processes on it.
+PROGRAMS = {"isolation": 300.0}
 SETTLE, WINDOW = 0.8, 2.5  # s; of a stage for which there is no time at full length
 LOADING = 20.0  # s to start the processes of a stage and to load them; 6 to 17 on an H200
 TURN = 0.4  # s between two cells
@@ -65,9 +71,10 @@ def named_stages(words: str) -> list[str]:
     named = [word.strip() for word in words.split(",") if word.strip()]
     if not named:
         return [name for name in STAGES if name in BY_NAME]
-    if unknown := [word for word in named if word not in BY_NAME and not word.endswith(".toml")]:
+    known = (*BY_NAME, *PROGRAMS)
+    if unknown := [word for word in named if word not in known and not word.endswith(".toml")]:
         msg = f"unknown stage: {', '.join(unknown)}"
-        raise BenchError(msg, hint=f"there are {', '.join(BY_NAME)}; or a TOML file")
+        raise BenchError(msg, hint=f"there are {', '.join(known)}; or a TOML file")
     names = [ChosenStage(word).name for word in named]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"two stages have the same name: {', '.join(twice)}"
@@ -102,12 +109,15 @@ def _fitting(names: Iterable[str], seconds: float, modes: Container[str], seed: 
             if name.endswith(".toml") or name == "quick"
             else ChosenStage(name, settle=SETTLE, window=WINDOW)
         )
-        if stage.made(modes, seed=seed, rehearse=False) and (taken := _seconds(stage, modes, seed)) <= left:
+        if 0 < (taken := _seconds(stage, modes, seed)) <= left:
             stages.append(stage)
             left -= taken
     return stages
 
 
 def _seconds(stage: ChosenStage, modes: Container[str], seed: int) -> float:
+    """How long it takes; 0 if none of its modes is possible."""
+    if stage.plan in PROGRAMS:
+        return PROGRAMS[stage.plan]
     made = stage.made(modes, seed=seed, rehearse=False)
     return seconds_of(made) if made else 0.0
