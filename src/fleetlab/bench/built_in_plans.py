@@ -16,14 +16,15 @@ from fleetlab.bench.plans import (
     classes,
     crowded,
     mix_cells,
+    mode_cells,
     pairs,
-    quick,
     serving,
     shuffle_cells,
     sm_curve,
     solo,
     stressor_pairs,
 )
+from fleetlab.bench.user_plans import llm, notebook
 from fleetlab.sharing.modes import Share
 
 # Pairs and triples that no other plan measures: every tenant that only computes forward beside every training that
@@ -48,6 +49,17 @@ WORST = {
     f"{name}-{duty * 100:.0f}": Tenant(name, {"duty": duty}) for name in ("gemm", "hbm", "l2", "h2d") for duty in DUTIES
 }
 VICTIMS = ("resnet-train", "resnet-infer")
+
+
+QUICK = ("resnet-train", "resnet-infer", "llm-decode")
+HALVES = {"time-slicing": ("time-slicing", WHOLE), "mps": ("mps", WHOLE), "mps@50": ("mps", Share(50))}
+
+
+def quick(seed: int = 0, blocks: int = 2) -> SuitePlan:
+    """A training, an inference and a decoder in pairs, under time slicing, MPS, and MPS with half of the SMs each."""
+    mixes = [("resnet-infer", "resnet-train"), ("llm-decode", "resnet-train"), *((t, t) for t in QUICK[:2])]
+    cells = mode_cells(HALVES, mixes, blocks=blocks, seed=seed)
+    return SuitePlan("quick", {t: SIX[t] for t in QUICK}, cells, settle=0.6, window=2.0, seed=seed)
 
 
 def held_out(seed: int = 0, blocks: int = 1) -> SuitePlan:
@@ -94,4 +106,6 @@ BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "crowded": crowded,
     "heldout": held_out,
     "neighbors": neighbors,
+    "llm": llm,
+    "notebook": notebook,
 }

@@ -17,7 +17,7 @@ class SuiteOptions:
     ----------
     plan
         quick, solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded,
-        heldout, neighbors, or a TOML file.
+        heldout, neighbors, llm, notebook, or a TOML file.
     out
         Folder for the results.
     limit
@@ -93,8 +93,8 @@ class WorkloadOptions:
     Parameters
     ----------
     name
-        resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, launch, interactive, gemm, hbm, l2, h2d, or
-        your own as module:Class.
+        resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, llm-serve, launch, interactive, notebook, gemm,
+        hbm, l2, h2d, or your own as module:Class.
     seconds
         Length of a measurement (default: 10), or time limit of a training.
     epochs

@@ -153,7 +153,7 @@ def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Shar
     tenants = dict.fromkeys(tenant for mix in mixes for tenant in mix)
     alone = [(Seat(t),) for t in tenants]
     capped = [(Seat(t, share=share),) for t in tenants] if share != WHOLE else []
-    together = [_seats(mix, share) for mix in mixes if len(mix) > 1]
+    together = [mix_seats(mix, share) for mix in mixes if len(mix) > 1]
     return [BenchCell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
 
 
@@ -167,18 +167,8 @@ def mode_cells(modes: dict[str, tuple[str, Share]], mixes: Iterable[Sequence[str
     )
 
 
-QUICK = ("resnet-train", "resnet-infer", "llm-decode")
-HALVES = {"time-slicing": ("time-slicing", WHOLE), "mps": ("mps", WHOLE), "mps@50": ("mps", Share(50))}
-
-
-def quick(seed: int = 0, blocks: int = 2) -> SuitePlan:
-    """A training, an inference and a decoder in pairs, under time slicing, MPS, and MPS with half of the SMs each."""
-    mixes = [("resnet-infer", "resnet-train"), ("llm-decode", "resnet-train"), *((t, t) for t in QUICK[:2])]
-    cells = mode_cells(HALVES, mixes, blocks=blocks, seed=seed)
-    return SuitePlan("quick", {t: SIX[t] for t in QUICK}, cells, settle=0.6, window=2.0, seed=seed)
-
-
-def _seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
+def mix_seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
+    """Seat the tenants of a mix; several of one name are numbered."""
     return tuple(Seat(tenant, mix[:k].count(tenant), share) for k, tenant in enumerate(mix))
 
 

@@ -17,6 +17,7 @@ desk = App()
     help_epilogue=examples(
         "fleetlab bench suite pairs-mps --out pairs-mps --limit 500",
         "fleetlab bench suite mine.toml --out mine --blocks 5 --seed 1",
+        "fleetlab bench suite llm --out llm",
         "fleetlab bench suite pairs-ts --rehearse --out try",
     )
 )
