@@ -21,17 +21,22 @@ GRACE = 2.0  # s to end after SIGTERM
 
 
 def descendants(of: int) -> list[int]:
-    """Every process below one, by the parents that the kernel lists."""
-    below: dict[int, list[int]] = {}
+    """Every process below one."""
+    return list(states(of))
+
+
+def states(of: int) -> dict[int, str]:
+    """Every process below one, by the parents that the kernel lists, and its state: T if it is stopped."""
+    below: dict[int, dict[int, str]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             state, parent = stat.read_text("utf-8", "replace").rpartition(")")[2].split()[:2]
             if state != "Z":
-                below.setdefault(int(parent), []).append(int(stat.parent.name))
-    found, new = [], [of]
+                below.setdefault(int(parent), {})[int(stat.parent.name)] = state
+    found, new = dict[int, str](), {of: ""}
     while new:
-        new = [child for parent in new for child in below.get(parent, [])]
-        found += new
+        new = {child: state for parent in new for child, state in below.get(parent, {}).items()}
+        found |= new
     return found
 
 

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -166,12 +167,16 @@ class OwnCommand:
         """Make it wait at the end of its step; one that does not is stopped where it is."""
         if self._steps.clients():
             self._steps.say(WAIT)
-            until = time.monotonic() + OBEYS
-            while not self._steps.all_wait() and time.monotonic() < until and not self._ended.is_set():
-                time.sleep(0.002)
-            if self._steps.all_wait():
+            if self._until(self._steps.all_wait):
                 return
         self._say(WAIT)
+        self._until(lambda: set(guard.states(self._process.pid).values()) <= {"T"})
+
+    def _until(self, done: Callable[[], bool]) -> bool:
+        until = time.monotonic() + OBEYS
+        while not done() and time.monotonic() < until and not self._ended.is_set():
+            time.sleep(0.002)
+        return done()
 
     def _say(self, word: bytes) -> None:
         assert self._process.stdin is not None
