@@ -194,6 +194,16 @@ def test_what_cannot_be_answered_is_told(tmp_path, made, words, why):
         advise(folder, **words)
 
 
+def test_too_few_requests_have_no_p99_and_say_so(tmp_path, made):
+    cells = [
+        made.cell([made.tenant("serve", 10, step=[0.01] * 30, offered=30), made.tenant("train", 50)], mode=mode)
+        for mode in ("time-slicing", "mps")
+    ]
+    with pytest.raises(DeviceError, match="p99 is not known in two modes") as caught:
+        advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    assert "299 requests" in caught.value.hint
+
+
 # --- the measured H200 ------------------------------------------------------------------------------------------------
 
 

@@ -123,8 +123,9 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
     values = goal.values(f, asked)
     choice = choose_mode(values, margin)
     if choice is None:
-        msg = f"measured in one mode only: {asked.words}"
-        raise DeviceError(msg, hint="measure it in another mode, in the same plan")
+        msg = f"{name} is not known in two modes: {asked.words}"
+        hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
+        raise DeviceError(msg, hint=hint)
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
     answers = [
