@@ -80,7 +80,7 @@ def _is_work(about: dict[str, Any]) -> bool:
 
 
 def _tenant(name: str, about: dict[str, Any], path: Path) -> Tenant:
-    """Read a tenant; the settings of one's own work are checked here, those of a workload when it is made."""
+    """Read a tenant; settings of a command or a callable are checked here, of a workload when it is made."""
     feed = {k: _number(about[k], k, path) for k in OPTIONS if k in about}
     settings = {k: v for k, v in about.items() if k not in (*OPTIONS, "workload")}
     if "workload" in about:

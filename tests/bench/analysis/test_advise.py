@@ -149,6 +149,17 @@ def test_costs_are_those_of_an_item_of_each_tenant(tmp_path, made):
     assert one["cost_per_1000"] == pytest.approx(3.6 / 3600 / 1.2, rel=1e-3)
 
 
+def test_costs_stay_above_nothing_where_the_noise_is_large(tmp_path, made):
+    cells = []
+    for mode in ("time-slicing", "mps"):
+        for block, rate in enumerate((100.0, 3000.0)):
+            cells += [made.cell([made.tenant("serve", rate)], mode=mode, block=block)]
+            cells += [made.cell([made.tenant("serve", rate / 2)] * 2, mode=mode, block=block)]
+    costs = advise(made.suite(tmp_path, cells), mix="2 serve").tables()["costs"]
+    ends = costs.select("gpu_s_per_1000_low", "gpu_s_per_1000", "gpu_s_per_1000_high").rows()
+    assert all(0 < low <= value <= high for low, value, high in ends)
+
+
 def test_limits_and_replicas_are_those_that_were_measured(tmp_path, made):
     both = {"time-slicing": {PAIR: (0.4, 0.4)}, "mps@50": {PAIR: (0.6, 0.6)}}
     settings = advise(made.pairs(tmp_path, both), mix="train, serve").tables()["settings"]

@@ -6,6 +6,7 @@ alone) GPU seconds, whichever tenant it is of; energy is split alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ def cost_rows(f: Findings, mix: str, price: float | None) -> Iterator[dict[str, 
         alone = [m for m in g.meetings if m.names == (name,) and m.mode == BASELINE and not m.tenants[0].share]
         half = x.noise.measured_again(g, name, len(g.alone[name]))
         own = g.own(name)
-        wide = Interval(1.0, 1 - half, 1 + half) if half == half else Interval(1.0, 1.0, 1.0)
+        wide = Interval(1.0, math.exp(-half), math.exp(half))
         yield _row("alone", name, wide, own, g.units[name], _watts(alone), price)
         for mode in x.stp.modes(mix):
             here = [m for m in g.mixes() if m.mode == mode and m.mix == mix]

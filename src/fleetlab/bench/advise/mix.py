@@ -25,7 +25,7 @@ OTHER_MODES = "measure it in two modes: `fleetlab bench suite mine.toml --out FO
 
 @dataclass(frozen=True, slots=True)
 class AskedMix:
-    """What was asked for, and the measured mixes that answer it."""
+    """A requested mix, and the measured mixes that answer for it."""
 
     words: str
     mixes: tuple[str, ...]  # names of measured mixes
