@@ -50,8 +50,10 @@ class Mps:
 
     def verify(self, workers: Sequence[Worker]) -> dict[int, str]:
         """Why processes are not in this mode, by process id: they are not clients of this daemon."""
-        pids = {worker.about["pid"] for worker in workers}
-        return dict.fromkeys(pids - self.attached(pids), "not a client of MPS") if pids else {}
+        # A command of the user's own has processes of its own; its worker does not open the GPU.
+        processes = {worker.about["pid"]: set(worker.about.get("pids") or [worker.about["pid"]]) for worker in workers}
+        clients = self.attached(set().union(*processes.values())) if processes else set()
+        return {pid: "not a client of MPS" for pid, own in processes.items() if not own & clients}
 
     def report(self) -> dict[str, Any]:
         """For the manifest of a suite."""

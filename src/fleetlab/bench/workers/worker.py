@@ -19,7 +19,9 @@ import torch
 
 from fleetlab.bench.loops import StepLog, closed_loop, open_loop
 from fleetlab.bench.window import DriveWindow, summarize_window
-from fleetlab.bench.workloads import BenchWorkload, make
+from fleetlab.bench.workloads import OWN, BenchWorkload, make
+from fleetlab.bench.workloads.own import announce
+from fleetlab.bench.workloads.own_command import OwnCommand
 from fleetlab.devices.clock import clock_for
 
 TAIL = 0.15  # s after the window in which all tenants keep running
@@ -33,6 +35,13 @@ def serve() -> None:
     os.dup2(2, 1)
     torch.set_num_threads(1)
     _answer(answers, {"at": "ready", "pid": os.getpid(), "torch": torch.__version__})
+    try:
+        _serve(answers)
+    finally:
+        end_command()
+
+
+def _serve(answers: TextIO) -> None:
     work: BenchWorkload | None = None
     device = torch.device("cpu")
     for order in _orders():
@@ -74,7 +83,11 @@ def _orders() -> Iterator[dict[str, Any]]:
 def _load(order: dict[str, Any], device: torch.device) -> tuple[BenchWorkload, dict[str, Any]]:
     began = time.monotonic()
     torch.manual_seed(order["seed"])
+    if order["work"] in OWN:
+        announce(order["device"], tiny=order["tiny"])
     work = make(order["work"], tiny=order["tiny"], **order["settings"])
+    if isinstance(work, OwnCommand):
+        return work, _start(work, device)
     on_gpu = device.type == "cuda"
     free = torch.cuda.mem_get_info(device)[0] if on_gpu else 0
     opened = time.monotonic()
@@ -89,9 +102,34 @@ def _load(order: dict[str, Any], device: torch.device) -> tuple[BenchWorkload, d
         "open_s": round(opened - began, 3),
         "load_s": round(time.monotonic() - opened, 3),
     }
-    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
-        about["visible"] = visible
-    return work, about | (_on_card(device, free) if on_gpu else {})
+    return work, about | _visible() | (_on_card(device, free) if on_gpu else {})
+
+
+def _visible() -> dict[str, str]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {"visible": visible} if visible else {}
+
+
+def _start(work: OwnCommand, device: torch.device) -> dict[str, Any]:
+    """Start a command of the user's own; the worker itself stays off the GPU."""
+    began = time.monotonic()
+    _commands.append(work)
+    try:
+        work.setup(device)
+    except BaseException:
+        end_command()
+        raise
+    took = round(time.monotonic() - began, 3)
+    return {"unit": work.unit, "how": work.how, "load_s": took, "pids": work.processes()} | _visible()
+
+
+_commands: list[OwnCommand] = []  # that were started
+
+
+def end_command() -> None:
+    """End the commands that were started, with everything that they started."""
+    while _commands:
+        _commands.pop().close()
 
 
 def _on_card(device: torch.device, free: int) -> dict[str, Any]:
@@ -105,15 +143,19 @@ def _on_card(device: torch.device, free: int) -> dict[str, Any]:
 
 
 def _run(work: BenchWorkload, device: torch.device, order: dict[str, Any]) -> dict[str, Any]:
-    clock = clock_for(device)
+    own = work if isinstance(work, OwnCommand) else None
+    clock = clock_for(torch.device("cpu") if own else device)
+    spent_by = own.cpu_seconds if own else time.process_time
     opens = order["at"] + order["settle"]
     closes = opens + order["window"]
     late = time.monotonic() - order["at"]
     while (left := order["at"] - time.monotonic()) > 0:
         time.sleep(left)
-    used = time.process_time()
+    used = spent_by()
     drive = getattr(work, "drive", None)
-    if drive is not None:
+    if own:
+        summary = _summary(own.watch(closes=closes, until=closes + TAIL), opens, closes)
+    elif drive is not None:
         window = DriveWindow(order["at"], opens, closes, closes + TAIL, order.get("seed", 0))
         summary = {"at": "done", **drive(window)}
     elif "due" in order:
@@ -122,7 +164,7 @@ def _run(work: BenchWorkload, device: torch.device, order: dict[str, Any]) -> di
     else:
         fed = closed_loop(work, clock, until=closes + TAIL, rest=order["rest"], seed=order["seed"])
         summary = _summary(fed, opens, closes)
-    spent = (time.process_time() - used) / (time.monotonic() - order["at"])
+    spent = (spent_by() - used) / (time.monotonic() - order["at"])
     return summary | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
 
 
