@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -115,6 +116,7 @@ def main() -> None:
     options.add_argument("--replays", type=int, default=15)
     options.add_argument("--oracle", action="store_true")
     options.add_argument("--independent", type=int, default=0, metavar="JOBS")
+    options.add_argument("--save", metavar="FOLDER", help="keep answers and truth of each trace as an .npz file")
     given = options.parse_args()
     words = dict(word.split("=", 1) for word in given.words.split())
     scenarios = {name: Scenario.of(name, **words) for name in given.traces}
@@ -133,6 +135,9 @@ def main() -> None:
                 print(line, flush=True)
             continue
         answers, truth = answered(scenario, history, rows, given.replays), history.wait[rows]
+        if given.save:
+            file = Path(given.save) / f"{name} {given.words}.npz".replace("/", "-")
+            np.savez(file, rows=rows, at=history.submit[rows], truth=truth, **answers)
         for kind in (REPLAY, CALIBRATED, CLASS, LIMITS):
             every.setdefault(kind, []).append(answers[kind][WARM_UP:])
             print(row_of(kind, answers[kind][WARM_UP:], truth[WARM_UP:]), flush=True)

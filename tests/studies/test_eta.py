@@ -257,7 +257,7 @@ def test_the_pinball_loss_of_a_median_is_half_the_distance():
 
 
 def test_the_command_prints_an_answer(command):
-    done = command("eta", "builtin:500", "--load", "30", "--request", "1 GPU, 1 h", "--json")
+    done = command("eta", "builtin:500", "--load", "30", "--request", "1 GPU, 1 h", "--calibrate", "0", "--json")
     said = json.loads(done.stdout)
     assert {"start", "chances", "state"} <= set(said["tables"])
     assert said["findings"][0] == "The jobs are synthetic."

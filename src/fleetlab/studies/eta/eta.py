@@ -17,7 +17,7 @@ from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim.ledger.ledger import ledger
 from fleetlab.stats import wilson
 from fleetlab.studies.eta.asks import earlier_asks
-from fleetlab.studies.eta.calibration import Correction, calibrator
+from fleetlab.studies.eta.calibration import Correction, correction
 from fleetlab.studies.eta.history import LOG
 from fleetlab.studies.eta.jobs import Present
 from fleetlab.studies.eta.question import Question, history_of, question_of
@@ -82,11 +82,11 @@ def eta(
     question = question_of(scenario, history, job, request, at)
     progress("replays", 0, 0.0)
     found = ask(scenario, question, replays, scenario.seed)
-    correction = _correction(scenario, question, calibrate, progress)
+    moved = _correction(scenario, question, calibrate, progress)
     settings = scenario.words() | {"job": job, "request": request, "at": question.at, "starts": history.origin}
     settings["calibrate"] = calibrate
     provenance = Provenance("eta", scenario.workload.source, settings, scenario.seed)
-    return _result(scenario, question, found, provenance, correction)
+    return _result(scenario, question, found, provenance, moved)
 
 
 def ask(scenario: Scenario, question: Question, replays: int, seed: int, run_times: RunTimes | None = None) -> Replays:
@@ -102,20 +102,18 @@ def _correction(scenario: Scenario, question: Question, count: int, progress: Pr
     if not count:
         return Correction(None, 0)
     history = question.original or question.history
-    return calibrator(earlier_asks(scenario, history, question.at, count, progress)).correction(question.at)
+    return correction(earlier_asks(scenario, history, question.at, count, progress), question.at)
 
 
-def _result(
-    scenario: Scenario, question: Question, found: Replays, provenance: Provenance, correction: Correction
-) -> Eta:
+def _result(scenario: Scenario, question: Question, found: Replays, provenance: Provenance, moved: Correction) -> Eta:
     rows = question.rows if len(question.rows) else found.rows
     if refused := [found.refused[row] for row in question.rows if row in found.refused]:
         msg = f"{question.title} can never start on this cluster: {refused[0]}"
         raise WorkloadError(msg, hint="a smaller request, another GPU type, or --nodes to add nodes")
     frames: dict[str, pl.DataFrame] = {}
     if len(question.rows):
-        answer = correction.apply(found.quantiles(int(rows[0])))
-        seconds = correction.spread(found.of(int(rows[0])), answer)
+        answer = moved.apply(found.quantiles(int(rows[0])))
+        seconds = moved.spread(found.of(int(rows[0])), answer)
         frames |= {"start": _start(answer, question), "chances": _chances(seconds)}
         reasons = _reasons(found, int(rows[0]))
         if reasons.height:
@@ -123,16 +121,16 @@ def _result(
         estimates = _estimates(answer, seconds)
         sentences = _sentences(question, answer, len(seconds), reasons)
     else:
-        frames["queue"] = _queue(question, found, correction)
+        frames["queue"] = _queue(question, found, moved)
         estimates = [Estimate.exact("jobs that wait", len(found.rows))]
         sentences = [f"{plural(len(found.rows), 'job')} wait at {question.clock(question.at)}."]
     if scenario.trace.workload.synthetic:
         sentences = ["The jobs are synthetic.", *sentences]
     frames["state"] = _state(scenario, question)
-    checked = f"calibrated: quantiles are moved by what {plural(correction.asks, 'earlier ask')} of this log needed"
+    checked = f"calibrated: quantiles are moved by what {plural(moved.asks, 'earlier ask')} of this log needed"
     unchecked = "not calibrated: how often these intervals hold was not checked on this log"
     why = " (too few jobs that had to wait have started by then)" if provenance.settings["calibrate"] else ""
-    notes = (checked if correction.asks else unchecked + why, *_notes(scenario, question, found))
+    notes = (checked if moved.asks else unchecked + why, *_notes(scenario, question, found))
     return Eta(provenance, tuple(sentences), tuple(estimates), frames, _figure(frames), notes)
 
 
@@ -198,13 +196,13 @@ def _said(seconds: float) -> str:
     return duration(seconds) if np.isfinite(seconds) else "later than was played"
 
 
-def _queue(question: Question, found: Replays, correction: Correction) -> pl.DataFrame:
+def _queue(question: Question, found: Replays, moved: Correction) -> pl.DataFrame:
     """Return the jobs that wait, in the order of their medians."""
     rows = found.rows[:LISTED]
-    every = np.array([correction.apply(quantiles(seconds)) for seconds in found.seconds[: len(rows)]])
+    every = np.array([moved.apply(quantiles(seconds)) for seconds in found.seconds[: len(rows)]])
     every = every.reshape(len(rows), len(LEVELS))
     jobs = question.history.frame[rows]
-    spread = [correction.spread(found.seconds[k], every[k]) for k in range(len(rows))]
+    spread = [moved.spread(found.seconds[k], every[k]) for k in range(len(rows))]
     within = [100 * float((seconds <= WITHIN["1 h"]).mean()) for seconds in spread]
     frame = pl.DataFrame(
         {

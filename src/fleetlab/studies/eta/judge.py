@@ -16,7 +16,7 @@ from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.stats import SHARE, BlockBootstrap, Interval
 from fleetlab.studies.eta.asks import answer_of, waiters
-from fleetlab.studies.eta.calibration import Calibrator
+from fleetlab.studies.eta.calibration import Asks, correction
 from fleetlab.studies.eta.history import LOG, History, Snapshot
 from fleetlab.studies.eta.jobs import Present, nothing_comes
 from fleetlab.studies.eta.question import history_of
@@ -83,20 +83,20 @@ def answered(
     scenario: Scenario, history: History, rows: Ints, replays: int, progress: Progress = silent
 ) -> dict[str, Floats]:
     """Return the quantiles of each way to answer, for each job at its submission: [asks, levels]."""
-    classes, usual, earlier = RunTimes(history), ClassWaits(history), Calibrator()
+    classes, usual, waited = RunTimes(history), ClassWaits(history), history.wait[rows] > 0
     found = {name: np.zeros((len(rows), len(LEVELS))) for name in (REPLAY, CALIBRATED, CLASS, LIMITS)}
     for k, row in enumerate(rows):
         at = float(history.submit[row])
         snapshot = history.at(at, int(row))
         limits = AsRequested(classes.known(snapshot))
         planned = play(Present(scenario, snapshot, limits, 1, scenario.seed + row, nothing_comes), np.array([row]))
-        waits = bool(history.wait[row] > 0)
         found[REPLAY][k] = answer_of(scenario, classes, int(row), replays)
         found[LIMITS][k] = planned.bounded_quantiles(int(row))
-        found[CLASS][k] = usual.quantiles(snapshot, int(row), waits=waits)
+        found[CLASS][k] = usual.quantiles(snapshot, int(row), waits=bool(waited[k]))
         # That it had to wait is known a moment after its submission: asks about such jobs are learnt from.
-        correct = earlier.add if waits else (lambda at, answer, _: earlier.correction(at).apply(answer))
-        found[CALIBRATED][k] = correct(at, found[REPLAY][k], float(history.wait[row]))
+        same = np.flatnonzero(waited[:k])
+        asks = Asks(history.submit[rows[same]], found[REPLAY][same], history.wait[rows[same]])
+        found[CALIBRATED][k] = correction(asks, at).apply(found[REPLAY][k])
         progress("asks", k + 1, (k + 1) / len(rows))
     return found
 
