@@ -113,7 +113,7 @@ def main() -> None:
     options.add_argument("traces", nargs="*")
     options.add_argument("--words", default="", help="of the scenario, such as: load=0.4 backfill=easy")
     options.add_argument("--asks", type=int, default=200)
-    options.add_argument("--replays", type=int, default=15)
+    options.add_argument("--replays", type=int, default=19)
     options.add_argument("--oracle", action="store_true")
     options.add_argument("--independent", type=int, default=0, metavar="JOBS")
     options.add_argument("--save", metavar="FOLDER", help="keep answers and truth of each trace as an .npz file")

@@ -5,12 +5,13 @@ median is measured in spreads of that answer, on the scale log(1 + seconds/10): 
 and not for one of a day. An answer's quantiles are put where so many of the earlier asks say: split conformal
 prediction with a normalized score (Lei et al. 2018). A job that has not started yet counts as far as it has waited, by
 Kaplan and Meier's estimate: to leave it out would make waits too short. Of many asks the latest count, so that the
-correction follows the log as its load changes.
+correction follows the log as its load changes; some more count as if they had turned out as replays say.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -21,9 +22,12 @@ SCALE = 10.0  # s
 FLOOR = 0.1  # the least spread of an answer: 1 s of a wait of seconds, a tenth of a long one
 ENOUGH = 20  # earlier asks whose outcome is known: with fewer, intervals stay as they are
 RECENT = 200  # earlier asks that count, the latest
+PRIOR = 20  # asks that count as if they had turned out as replays say: few others move quantiles little
 OUTER = 0.75  # share of the misses below which the tail does not begin
 MIDDLE = len(LEVELS) // 2
 WANTED = np.array(LEVELS)
+# In spreads of an answer, its P10 is at -1, its median at 0 and its P90 at 1.
+AS_SAID = np.array([NormalDist().inv_cdf((k + 0.5) / PRIOR) / NormalDist().inv_cdf(0.9) for k in range(PRIOR)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +72,8 @@ def correction(asks: Asks, at: float) -> Correction:
         return Correction(None, 0)
     middle, down, up = _spreads(asks.answer[earlier])
     off = log_scale(np.where(known, truth, at - asked)) - middle
-    return Correction(_quantiles(off / np.where(off > 0, up, down), known, WANTED), len(earlier))
+    miss = np.append(off / np.where(off > 0, up, down), AS_SAID)
+    return Correction(_quantiles(miss, np.append(known, np.ones(PRIOR, dtype=bool)), WANTED), len(earlier))
 
 
 def log_scale(seconds: Floats) -> Floats:
@@ -88,7 +93,7 @@ def _quantiles(miss: Floats, known: Bools, levels: Floats) -> Floats:
 
     Where there are too few for a rank, it is beyond all of them: as far as an exponential tail tells.
 
-    >>> _quantiles(np.arange(1.0, 40.0), np.ones(39, dtype=bool), np.array([0.1, 0.5, 0.975])).tolist()
+    >>> _quantiles(np.arange(1.0, 40.0), np.ones(39, dtype=bool), np.array([0.1, 0.5, 0.975])).round(6).tolist()
     [4.0, 20.0, 39.0]
     """
     when, risk, deaths = product_limit(miss, known)

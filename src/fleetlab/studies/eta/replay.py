@@ -69,15 +69,18 @@ class Replays:
 
 
 def quantiles(seconds: Floats, levels: tuple[float, ...] = LEVELS) -> Floats:
-    """Return the draws that one more to come is below, or above, as often as the levels say: ranks of n + 1.
+    """Return what one more to come is below as often as the levels say: ranks of n + 1, between two draws if need be.
 
     Quantiles of the draws themselves would be too close together: of 39, the outermost hold 95 % of those to come.
 
     >>> quantiles(np.arange(1.0, 40.0)).tolist(), quantiles(np.array([1.0, 2.0, np.inf]), (0.5, 0.9)).tolist()
     ([1.0, 4.0, 20.0, 36.0, 39.0], [2.0, inf])
     """
-    ranks = [np.floor(q * (len(seconds) + 1)) if q <= 0.5 else np.ceil(q * (len(seconds) + 1) - 1e-9) for q in levels]
-    return np.asarray(np.sort(seconds)[np.clip(ranks, 1, len(seconds)).astype(np.int64) - 1])
+    ordered, rank = np.sort(seconds), np.clip(np.array(levels) * (len(seconds) + 1), 1, len(seconds)) - 1
+    below = ordered[np.floor(rank + 1e-9).astype(np.int64)]
+    above = ordered[np.ceil(rank - 1e-9).astype(np.int64)]
+    with np.errstate(invalid="ignore"):  # between two that start later than was played
+        return np.where(above == below, below, below + (rank - np.floor(rank + 1e-9)) * (above - below))
 
 
 def play(present: Present, wanted: Ints) -> Replays:
