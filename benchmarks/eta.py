@@ -137,7 +137,7 @@ def main() -> None:
         answers, truth = answered(scenario, history, rows, given.replays), history.wait[rows]
         if given.save:
             file = Path(given.save) / f"{name} {given.words}.npz".replace("/", "-")
-            np.savez(file, rows=rows, at=history.submit[rows], truth=truth, **answers)
+            np.savez(file, allow_pickle=False, rows=rows, at=history.submit[rows], truth=truth, **answers)
         for kind in (REPLAY, CALIBRATED, CLASS, LIMITS):
             every.setdefault(kind, []).append(answers[kind][WARM_UP:])
             print(row_of(kind, answers[kind][WARM_UP:], truth[WARM_UP:]), flush=True)

@@ -10,8 +10,9 @@ from fleetlab import Scenario
 from fleetlab.studies.eta.history import History
 from fleetlab.studies.eta.jobs import Present
 from fleetlab.studies.eta.places import places_of
-from fleetlab.studies.eta.replay import Stage, scenario_of
+from fleetlab.studies.eta.replay import Stage
 from fleetlab.studies.eta.run_times import RunTimes
+from fleetlab.studies.eta.scenario import scenario_of
 
 RUN = Path(__file__).parents[2] / "docs" / "measurements" / "slurm" / "defaults-1"
 AT = 200.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable
 from hashlib import sha256
 from importlib.resources import files
@@ -25,6 +26,7 @@ from fleetlab.studies.eta.run_times import RunTimes
 
 REPLAYS = 19  # of an earlier ask: its P10, median and P90 are the 2nd, 10th and 18th
 LATELY = 8  # times as many jobs of late are chosen from
+MAX_AGE = 30 * 86_400  # seconds that answers are kept
 CODE = ("fleetlab.studies.eta", "fleetlab.sim", "fleetlab.sim.engine", "fleetlab.sim.slurm")
 
 
@@ -37,11 +39,13 @@ def earlier_asks(scenario: Scenario, history: History, at: float, count: int, pr
     kept = Kept.of(scenario, history)
     missing = [int(row) for row in rows if int(row) not in kept.answers]
     classes = RunTimes(history)
-    for k, row in enumerate(missing):
-        kept.answers[row] = answer_of(scenario, classes, row, REPLAYS)
-        progress("earlier asks", k + 1, (k + 1) / len(missing))
-    if missing:
-        kept.save()
+    try:
+        for k, row in enumerate(missing):
+            kept.answers[row] = answer_of(scenario, classes, row, REPLAYS)
+            progress("earlier asks", k + 1, (k + 1) / len(missing))
+    finally:  # an interrupted question has asked some
+        if missing:
+            kept.save()
     answer = np.array([kept.answers[int(row)] for row in rows]).reshape(len(rows), len(LEVELS))
     start = np.where(history.start[rows] <= at, history.wait[rows], np.inf)
     return Asks(history.submit[rows], answer, start)
@@ -82,11 +86,12 @@ class Kept:
         try:
             home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fleetlab"
             path = make_private(home / "eta") / f"{_key(scenario, history)}.json"
-            found = {int(row): np.array(answer) for row, answer in json.loads(path.read_text("utf-8")).items()}
-        except FileNotFoundError:
-            return cls(path, {})
-        except (OSError, RuntimeError, ValueError):  # no home, no folder of one's own, or a broken file
+        except (OSError, RuntimeError):  # no home, or no folder of one's own
             return cls(None, {})
+        try:
+            found = {int(row): np.array(answer) for row, answer in json.loads(path.read_text("utf-8")).items()}
+        except (OSError, ValueError, AttributeError):  # none yet, or a broken file, which the next one replaces
+            found = {}
         return cls(path, {row: answer for row, answer in found.items() if answer.shape == (len(LEVELS),)})
 
     def save(self) -> None:
@@ -96,6 +101,9 @@ class Kept:
         try:
             text = json.dumps({row: answer.tolist() for row, answer in sorted(self.answers.items())})
             atomic_write(self.path, text)
+            for old in self.path.parent.glob("*.json"):  # of logs and versions that nobody asks about any more
+                if old.stat().st_mtime < time.time() - MAX_AGE:
+                    old.unlink(missing_ok=True)
         except OSError:  # a full disk: the next question asks again
             self.path = None
 

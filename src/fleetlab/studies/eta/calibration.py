@@ -113,4 +113,4 @@ def _beyond(miss: Floats, known: Bools, begin: float, rest: Floats) -> Floats:
     outer = miss > begin
     mean = float((miss[outer] - begin).sum() / max((outer & known).sum(), 1))
     share = float(outer.sum() + 1) / (len(miss) + 1)
-    return np.maximum(begin + mean * np.log(np.maximum(share / rest, 1.0)), miss[known].max())
+    return np.asarray(np.maximum(begin + mean * np.log(np.maximum(share / rest, 1.0)), miss[known].max()))

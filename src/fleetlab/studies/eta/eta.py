@@ -82,7 +82,8 @@ def eta(
     question = question_of(scenario, history, job, request, at)
     progress("replays", 0, 0.0)
     found = ask(scenario, question, replays, scenario.seed)
-    moved = _correction(scenario, question, calibrate, progress)
+    _refuse(question, found)
+    moved = _correction(scenario, question, 0 if _at_once(question, found) else calibrate, progress)
     settings = scenario.words() | {"job": job, "request": request, "at": question.at, "starts": history.origin}
     settings["calibrate"] = calibrate
     provenance = Provenance("eta", scenario.workload.source, settings, scenario.seed)
@@ -105,11 +106,19 @@ def _correction(scenario: Scenario, question: Question, count: int, progress: Pr
     return correction(earlier_asks(scenario, history, question.at, count, progress), question.at)
 
 
-def _result(scenario: Scenario, question: Question, found: Replays, provenance: Provenance, moved: Correction) -> Eta:
-    rows = question.rows if len(question.rows) else found.rows
+def _refuse(question: Question, found: Replays) -> None:
     if refused := [found.refused[row] for row in question.rows if row in found.refused]:
         msg = f"{question.title} can never start on this cluster: {refused[0]}"
         raise WorkloadError(msg, hint="a smaller request, another GPU type, or --nodes to add nodes")
+
+
+def _at_once(question: Question, found: Replays) -> bool:
+    """Whether the job starts at once in all replays: then earlier asks, of jobs that had to wait, say nothing of it."""
+    return len(question.rows) > 0 and not found.of(int(question.rows[0])).any()
+
+
+def _result(scenario: Scenario, question: Question, found: Replays, provenance: Provenance, moved: Correction) -> Eta:
+    rows = question.rows if len(question.rows) else found.rows
     frames: dict[str, pl.DataFrame] = {}
     if len(question.rows):
         answer = moved.apply(found.quantiles(int(rows[0])))
@@ -129,7 +138,8 @@ def _result(scenario: Scenario, question: Question, found: Replays, provenance: 
     frames["state"] = _state(scenario, question)
     checked = f"calibrated: quantiles are moved by what {plural(moved.asks, 'earlier ask')} of this log needed"
     unchecked = "not calibrated: how often these intervals hold was not checked on this log"
-    why = " (too few jobs that had to wait have started by then)" if provenance.settings["calibrate"] else ""
+    why = " (too few jobs that had to wait have started by then, or it starts at once)"
+    why = why if provenance.settings["calibrate"] else ""
     notes = (checked if moved.asks else unchecked + why, *_notes(scenario, question, found))
     return Eta(provenance, tuple(sentences), tuple(estimates), frames, _figure(frames), notes)
 

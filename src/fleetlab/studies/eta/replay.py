@@ -12,20 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Scenario, Workload
-from fleetlab.core.catalog import SHARINGS
+from fleetlab.core import Scenario
 from fleetlab.core.censoring import Floats
 from fleetlab.core.resample import Ints
-from fleetlab.core.slurm import Slurm
 from fleetlab.sim.engine.begin import Running, running_of
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.simulate import play_from, play_scenario
 from fleetlab.sim.start_up import latencies
-from fleetlab.sim.world import World, world
+from fleetlab.sim.world import World
 from fleetlab.sim.world_rows import Times, take
-from fleetlab.studies.eta.history import Snapshot
-from fleetlab.studies.eta.jobs import NODE, Jobs, Present, jobs_of
+from fleetlab.studies.eta.jobs import Jobs, Present, jobs_of
 from fleetlab.studies.eta.places import Places, places_of
+from fleetlab.studies.eta.scenario import scenario_of, world_of
 
 SLURM_LEAD = 64.0  # s before now in which Slurm's loops place what runs
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)  # of quantiles: the ends of 95 and 80 %, and the median
@@ -80,7 +78,8 @@ def quantiles(seconds: Floats, levels: tuple[float, ...] = LEVELS) -> Floats:
     below = ordered[np.floor(rank + 1e-9).astype(np.int64)]
     above = ordered[np.ceil(rank - 1e-9).astype(np.int64)]
     with np.errstate(invalid="ignore"):  # between two that start later than was played
-        return np.where(above == below, below, below + (rank - np.floor(rank + 1e-9)) * (above - below))
+        between = below + (rank - np.floor(rank + 1e-9)) * (above - below)
+    return np.asarray(np.where(above == below, below, between))
 
 
 def play(present: Present, wanted: Ints) -> Replays:
@@ -128,8 +127,9 @@ def _at_once(stage: Stage, replays: Ints, last: int | None) -> list[tuple[Floats
     """Play replays, several at a time: the loops let other threads run."""
     if len(replays) < PILOT:
         return [stage.play(int(k), last) for k in replays]
+    first = stage.play(int(replays[0]), last)  # alone: what is not compiled yet is compiled by one thread
     with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(lambda k: stage.play(int(k), last), replays))
+        return [first, *pool.map(lambda k: stage.play(int(k), last), replays[1:])]
 
 
 def _first_horizon(present: Present) -> float:
@@ -242,39 +242,6 @@ def _leads(present: Present, places: Places) -> Floats:
         return np.asarray(present.snapshot.at - present.snapshot.history.start[places.rows])
     count = len(places.rows)
     return np.full(count, SLURM_LEAD) if present.slurm else LEAD - LEAD / 2 * np.arange(count) / max(1, count)
-
-
-def scenario_of(present: Present, frame: pl.DataFrame, horizon: float | None) -> Scenario:
-    """Return the scenario of these jobs, up to a horizon."""
-    given, log = present.scenario, present.scenario.workload
-    epoch = None if log.epoch is None else log.epoch + present.snapshot.at
-    own = given.replace(estimate="oracle", events=(), window="", warm_up="none")
-    if given.scheduler is not None:
-        own = own.replace(scheduler=_as_of(given.scheduler, present.snapshot, float(frame["submit"].min() or 0.0)))  # type: ignore[arg-type]
-    if present.bound:
-        named = given.cluster.frame.with_columns(features=pl.concat_list("features", NODE + pl.col("node")))
-        own = replace(own.replace(cluster=replace(given.cluster, frame=named)), nodes="")
-    made = own.on(Workload(frame, log.source, epoch, log.zone), np.arange(frame.height))
-    return replace(made, until=horizon)
-
-
-def _as_of(site: Slurm, snapshot: Snapshot, first: float) -> Slurm:
-    """Return a site's Slurm on a clock on which the instant is second 0 and `first` the first submission.
-
-    Its backfill loop goes on from the last cycle in which it started a job, where the log tells that.
-    """
-    at, cycles, every = snapshot.at, snapshot.history.cycles, max(1.0, site.backfill.interval)
-    boot = None if site.boot is None else site.boot - at
-    if cycles is not None and (count := int(np.searchsorted(cycles, at, side="right"))):
-        last = float(cycles[count - 1]) - at
-        boot = last - every * np.ceil((last - first) / every + 2)
-    kept = tuple(replace(r, begin=r.begin - at, end=r.end - at) for r in site.reservations)
-    return replace(site, boot=boot, reservations=kept)
-
-
-def world_of(scenario: Scenario) -> World:
-    """Return the world of the jobs of a scenario, whose times and estimates are not yet known."""
-    return world(scenario.workload, scenario.cluster, part=SHARINGS[scenario.policy.sharing].granularity)
 
 
 def take_rows(made: World, rows: Ints) -> World:
