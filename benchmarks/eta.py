@@ -65,16 +65,20 @@ def true_arrivals(history: History, row: int) -> Arrivals:
     return come
 
 
-def independent(count: int, load: float = 0.95, seed: int = 1) -> Scenario:
-    """Return jobs of 1 to 8 GPUs on 12 nodes of 8."""
+def random_jobs(count: int, load: float = 0.95, seed: int = 1) -> Workload:
+    """Return Poisson arrivals of 1 to 8 GPUs, for 12 nodes of 8, with exponential run times by user."""
     rng = np.random.default_rng(seed)
     gpus, user = rng.choice([1, 2, 4, 8], count, p=[0.5, 0.2, 0.15, 0.15]), rng.integers(0, 10, count)
     runtime = (1800 * np.exp(rng.normal(0, 1, 10)))[user] * rng.exponential(1, count)
     submit = np.cumsum(rng.exponential(np.mean(gpus * runtime) / (load * 96), count))
     frame = {"submit": submit - submit[0], "runtime": runtime, "gpu_milli": gpus * 1000, "user": user.astype(str)}
-    nodes = {"node": [f"n{k}" for k in range(12)], "gpus": [8] * 12, "gpu_type": ["A100"] * 12}
-    jobs = Workload.of(pl.DataFrame(frame), source="independent jobs")
-    return Scenario.of(jobs, Cluster.of(pl.DataFrame(nodes), source="12 nodes"))
+    return Workload.of(pl.DataFrame(frame), source="independent jobs")
+
+
+def small_cluster(count: int, gpus: int = 8) -> Cluster:
+    """Return so many nodes of A100s."""
+    names = {"node": [f"n{k}" for k in range(count)], "gpus": [gpus] * count, "gpu_type": ["A100"] * count}
+    return Cluster.of(pl.DataFrame(names), source="by hand")
 
 
 def row_of(name: str, answer: Floats, truth: Floats) -> str:
@@ -121,7 +125,7 @@ def main() -> None:
     words = dict(word.split("=", 1) for word in given.words.split())
     scenarios = {name: Scenario.of(name, **words) for name in given.traces}
     if given.independent:
-        scenarios["independent jobs"] = independent(given.independent)
+        scenarios["independent jobs"] = Scenario.of(random_jobs(given.independent), small_cluster(12))
     every: dict[str, list[Floats]] = {}
     print("| by | asks | 80 % covers | 95 % covers | below P10 / above P90 | width of 80 %, s | pinball loss, s |")
     for name, scenario in scenarios.items():

@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.eta import random_jobs
+from benchmarks.eta import small_cluster as nodes
 
 import fleetlab
-from fleetlab import Cluster, Scenario, Trace, Workload, WorkloadError
+from fleetlab import Scenario, Trace, Workload, WorkloadError
 from fleetlab.core.resample import ahead
 from fleetlab.sim.engine.begin import running_of
 from fleetlab.sim.simulate import play_from, simulate
@@ -21,11 +23,6 @@ from fleetlab.studies.eta.request import read_request
 from fleetlab.studies.eta.run_times import RunTimes, Survival
 
 
-def nodes(count, gpus=8, gpu_type="A100"):
-    names = {"node": [f"n{k}" for k in range(count)], "gpus": [gpus] * count, "gpu_type": [gpu_type] * count}
-    return Cluster.of(pl.DataFrame(names), source="by hand")
-
-
 def regular(last_runtime=100.0, later=()):
     """One GPU, on which a job of 100 s comes each 100 s; the 31st has run for 40 s when another comes."""
     jobs = [(100.0 * k, 100.0 * k, 100.0) for k in range(30)] + [
@@ -36,17 +33,6 @@ def regular(last_runtime=100.0, later=()):
     frame = pl.DataFrame({"submit": submit, "start": start, "runtime": runtime, "gpu_milli": [1000] * len(submit)})
     workload = Workload.of(frame.with_columns(end=pl.col("start") + pl.col("runtime")), source="by hand")
     return Trace(workload, fleetlab.Provenance("read", "by hand"), nodes(1, 1))
-
-
-def random_jobs(count, load=0.95, seed=1):
-    """Poisson arrivals of 1 to 8 GPUs on 12 nodes of 8, exponential run times by user."""
-    rng = np.random.default_rng(seed)
-    gpus, user = rng.choice([1, 2, 4, 8], count, p=[0.5, 0.2, 0.15, 0.15]), rng.integers(0, 10, count)
-    runtime = (1800 * np.exp(rng.normal(0, 1, 10)))[user] * rng.exponential(1, count)
-    submit = np.cumsum(rng.exponential(np.mean(gpus * runtime) / (load * 96), count))
-    users = [f"u{k}" for k in user]
-    frame = {"submit": submit - submit[0], "runtime": runtime, "gpu_milli": gpus * 1000, "user": users}
-    return Workload.of(pl.DataFrame(frame), source="by hand")
 
 
 def test_a_job_behind_one_of_known_length_starts_when_that_ends():
