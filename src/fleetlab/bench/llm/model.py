@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
 from fleetlab.bench.workloads.cuda_graph import capture_graph
@@ -23,6 +24,8 @@ from fleetlab.bench.workloads.decoder import DecoderLayer, tensors_on
 from fleetlab.devices.errors import BenchError
 
 ROTARY_BASE = 10_000.0
+# Without cuDNN's attention, which builds a plan for each new length of a prompt.
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 SHORTEST = 512  # positions: the shortest length with a graph of its own
 
 
@@ -136,7 +139,8 @@ class CachedDecoder:
             repeat = self.size.heads // self.size.groups
             k, v = (part[slot, :, :end].repeat_interleave(repeat, 0)[None] for part in (keys, values))
             q = rotate(q, cos, sin).transpose(0, 1)[None]
-            found = scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
+            with sdpa_kernel(KERNELS):
+                found = scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
             x = layer.finish(x, found[0].transpose(0, 1))
         self.tokens[slot] = self._next(x[-1:])[0]
 
