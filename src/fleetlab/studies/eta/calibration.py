@@ -23,6 +23,7 @@ FLOOR = 0.1  # the least spread of an answer: 1 s of a wait of seconds, a tenth 
 ENOUGH = 20  # earlier asks whose outcome is known: with fewer, intervals stay as they are
 RECENT = 200  # earlier asks that count, the latest
 PRIOR = 20  # asks that count as if they had turned out as replays say: few others move quantiles little
+FARTHEST = 4.0  # spreads that a quantile is put from the median: on logarithms, more would be any time at all
 OUTER = 0.75  # share of the misses below which the tail does not begin
 MIDDLE = len(LEVELS) // 2
 WANTED = np.array(LEVELS)
@@ -73,7 +74,8 @@ def correction(asks: Asks, at: float) -> Correction:
     middle, down, up = _spreads(asks.answer[earlier])
     off = log_scale(np.where(known, truth, at - asked)) - middle
     miss = np.append(off / np.where(off > 0, up, down), AS_SAID)
-    return Correction(_quantiles(miss, np.append(known, np.ones(PRIOR, dtype=bool)), WANTED), len(earlier))
+    found = _quantiles(miss, np.append(known, np.ones(PRIOR, dtype=bool)), WANTED)
+    return Correction(np.clip(found, -FARTHEST, FARTHEST), len(earlier))
 
 
 def log_scale(seconds: Floats) -> Floats:
