@@ -197,8 +197,8 @@ class Result:
             "tables": {name: list(frame.iter_rows(named=True)) for name, frame in self.tables().items()},
             "notes": list(self.notes),
         }
-        figures = _finite({name: figure.to_json() for name, figure in self.figures().items()}, infinite=False)
-        return {**{name: _finite(value) for name, value in values.items()}, "figures": figures}
+        figures = finite({name: figure.to_json() for name, figure in self.figures().items()}, infinite=False)
+        return {**{name: finite(value) for name, value in values.items()}, "figures": figures}
 
 
 @dataclass(frozen=True, repr=False)
@@ -253,12 +253,12 @@ def as_json(result: Result) -> str:
     return json.dumps(result.to_json(), ensure_ascii=False, default=str)
 
 
-def _finite(value: object, *, infinite: bool = True) -> object:
-    # JSON has neither NaN nor infinity; a figure has no infinite point.
+def finite(value: object, *, infinite: bool = True) -> object:
+    """Return plain values as JSON can have them: it has neither NaN nor infinity, and a figure no infinite point."""
     if isinstance(value, Mapping):
-        return {str(k): _finite(v, infinite=infinite) for k, v in value.items()}
+        return {str(k): finite(v, infinite=infinite) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v, infinite=infinite) for v in value]
+        return [finite(v, infinite=infinite) for v in value]
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return str(value) if infinite and math.isinf(value) else None

@@ -11,6 +11,7 @@
   const RIGHT = 12;
   const KEPT = 96; // tiles of a run in memory
   const AT_ONCE = 4; // requests
+  const TWICE = 300; // ms in which a second click makes it a double click
   const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 604800, 1209600, 2592000, 7776000];
   const HEAT = ["#10284f", "#3d4b6c", "#66696f", "#948d74", "#c4b567", "#f6e24a"];
   const COLORINGS = {
@@ -23,11 +24,12 @@
     const sign = s < 0 ? "−" : "";
     const t = Math.round(Math.abs(s));
     const [d, h, m, sec] = [Math.floor(t / 86400), Math.floor(t / 3600) % 24, Math.floor(t / 60) % 60, t % 60];
-    return `${sign}day ${d} ${pad(h)}:${pad(m)}${precise || sec ? `:${pad(sec)}` : ""}`;
+    return `${sign}day ${d + 1} ${pad(h)}:${pad(m)}${precise || sec ? `:${pad(sec)}` : ""}`;
   };
+  // One rule for durations: days from 2, hours from 2, minutes from 2, else seconds; three digits.
   const lasting = (s) => {
-    for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) if (s >= 2 * size) return `${(s / size).toFixed(1)} ${unit}`;
-    return `${s.toFixed(s < 10 ? 1 : 0)} s`;
+    const [, size, unit] = [[172800, 86400, "days"], [7200, 3600, "h"], [120, 60, "min"], [0, 1, "s"]].find(([least]) => s >= least) ?? [0, 1, "s"];
+    return `${Number((s / size).toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 4 })} ${unit}`;
   };
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
   const count = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
@@ -69,6 +71,7 @@
     constructor(about, source) {
       this.about = about;
       this.source = source;
+      this.pace = about.pace ?? 1; // seconds of the log in one of the run: at another load, time passes at another rate
       this.first = sums(about.first);
       this.levels = [{ name: about.finest, edges: null, rows: about.gpus }, ...about.levels.map((l) => ({ name: l.name, edges: sums(l.edges), rows: l.edges.length }))];
       this.tiles = new Map();
@@ -183,8 +186,9 @@
 
   // --- the figure ---
   class Timeline {
-    constructor(element, abouts, sources, { height = 320 } = {}) {
+    constructor(element, abouts, sources, { height = 320, stories = false } = {}) {
       this.element = element;
+      this.stories = stories; // whether jobs can be opened: event `timeline-job`
       this.height = height;
       this.charts = [];
       this.window = null;
@@ -246,7 +250,7 @@
       this.both = html("select", { hidden: true }, html("option", { value: "both" }, "both runs"), html("option", { value: "difference" }, "difference of allocation"));
       this.both.setAttribute("aria-label", "Runs");
       this.both.addEventListener("change", () => { this.compared = this.both.value; this.#layout(); });
-      this.toWindow = button("Select what is shown", "Use the time that is shown as the window of the other figures", () => this.select(...this.view.t));
+      this.toWindow = button("Select what is shown", "Use the time that is shown as the window of the other figures", () => this.select(...this.view.t.map((t) => t * this.runs[0].pace)));
       this.noWindow = button("Clear selection", "Use the whole time again", () => this.select());
       this.noWindow.hidden = true;
       const tools = html("div", { className: "timeline-tools" }, html("label", {}, "Color by ", this.choice), this.both,
@@ -257,7 +261,7 @@
       this.plots = html("div", { className: "timeline-plots", tabIndex: 0 });
       this.plots.setAttribute("role", "application");
       this.plots.setAttribute("aria-roledescription", "timeline");
-      this.plots.setAttribute("aria-label", "Cluster timeline: arrow keys move, plus and minus zoom, Shift with arrow keys moves a cursor that is read out, Enter begins and ends a selection, Home shows all");
+      this.plots.setAttribute("aria-label", "Cluster timeline: arrow keys move, plus and minus zoom, Shift with arrow keys moves a cursor that is read out, Space begins and ends a selection, Enter opens the job under the cursor, Home shows all");
       this.legend = html("ul", { className: "timeline-legend" });
       this.legend.setAttribute("aria-label", "Colors");
       this.readout = html("div", { className: "timeline-readout" });
@@ -330,7 +334,7 @@
       const u = new uPlot({
         width: this.plots.clientWidth, padding: [4, RIGHT, 0, 0], legend: { show: false }, cursor: { x: true, y: false, points: { show: false }, drag: { x: false, y: false, setScale: false }, sync: { key: `timeline-${this.#key()}` } },
         ...options,
-        hooks: { ...options.hooks, draw: [(c) => this.#selection(c), ...(options.hooks?.draw ?? [])] },
+        hooks: { ...options.hooks, draw: [(c) => this.#selection(c, about.run), ...(options.hooks?.draw ?? [])] },
       }, data, this.plots);
       this.charts.push({ u, ...about });
       return u;
@@ -398,14 +402,14 @@
         series: [{}, { stroke: css(this.p.series[0]), width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
       }, [at, rate], { run, kind: "arrivals" });
     }
-    #selection(u) {
+    #selection(u, run) {
       const { ctx } = u;
       const { left, top, width, height } = u.bbox;
       const spans = [];
       if (this.window) spans.push(this.window);
       if (this.brush) spans.push([Math.min(...this.brush), Math.max(...this.brush)]);
       for (const [a, b] of spans) {
-        const [x, y] = [u.valToPos(a, "x", true), u.valToPos(b, "x", true)];
+        const [x, y] = [a, b].map((t) => u.valToPos(t / run.pace, "x", true));
         ctx.save();
         ctx.beginPath();
         ctx.rect(left, top, width, height);
@@ -575,15 +579,20 @@
       this.look(this.view.t.map((v) => v + dt), this.view.g.map((v) => v + dg));
     }
     reset() { this.look([0, this.whole], [0, 1]); }
-    // The window of the other figures: [t0, t1] in seconds, or nothing.
+    // The window of the other figures: [t0, t1] in seconds of the log, or nothing.
     select(from, to) {
-      this.window = from === undefined ? null : [Math.max(0, from), Math.min(this.whole, to)];
-      this.brush = null;
-      this.noWindow.hidden = !this.window;
+      this.show(from === undefined ? null : [Math.max(0, from), Math.min(this.#logged(), to)]);
       this.say(this.window ? `Selected: ${clock(this.window[0])} to ${clock(this.window[1])}, ${lasting(this.window[1] - this.window[0])}.` : "No selection: the whole time.");
       this.element.dispatchEvent(new CustomEvent("timeline-window", { bubbles: true, detail: this.window ? { t0: this.window[0], t1: this.window[1] } : null }));
+    }
+    // Draw a window that was selected elsewhere, such as in the address of a page.
+    show(window) {
+      this.window = window && [window[0], Math.min(window[1], this.#logged())];
+      this.brush = null;
+      this.noWindow.hidden = !window;
       this.draw();
     }
+    #logged() { return Math.max(...this.runs.map((r) => r.about.span * r.pace)); }
     say(text) { this.live.textContent = text; }
 
     // --- what is under a point ---
@@ -631,25 +640,45 @@
       }
       const found = await run.source.at(first, end, t).catch(() => null);
       if (found) {
-        for (const job of found.jobs.slice(0, 4)) lines.push([job.name || job.job >= 0 ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true)} to ${clock(job.end, true)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`]);
-        if (found.count > 4) lines.push([`and ${found.count - 4} more jobs`]);
+        for (const job of found.jobs.slice(0, 4)) {
+          const known = job.name || job.job >= 0;
+          lines.push([known ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true)} to ${clock(job.end, true)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`, known ? job : null]);
+        }
+        if (found.count > 4) lines.push([`and ${found.count - 4} more jobs: zoom in to tell them apart`]);
         if (!found.count) lines.push(["no job"]);
       }
       return lines;
     }
-    async tell(at, { aloud = false } = {}) {
+    // Show what is under a point; `pinned`: it stays, and its jobs can be opened where a page tells their stories.
+    async tell(at, { aloud = false, pinned = false, open = false } = {}) {
       const asked = (this.asked = (this.asked ?? 0) + 1);
       const lines = at ? await this.#describe(at) : null;
       if (asked !== this.asked) return;
+      this.pinned = pinned && Boolean(lines);
       this.readout.hidden = !lines;
+      this.readout.classList.toggle("pinned", this.pinned);
       if (!lines) return;
-      this.readout.replaceChildren(...lines.map(([bold, rest]) => html("div", {}, html("b", {}, bold), ...(rest ? [` ${rest}`] : []))));
+      const jobs = lines.map((line) => line[2]).filter(Boolean);
+      if (open && this.stories && jobs.length === 1 && lines.filter((line) => line[0].startsWith("and ")).length === 0) { this.openJob(jobs[0]); return; }
+      this.readout.replaceChildren(...lines.map(([bold, rest, job]) => html("div", {}, job && this.stories && pinned ? this.#opener(bold, job) : html("b", {}, bold), ...(rest ? [` ${rest}`] : []))));
       const frame = this.plots.getBoundingClientRect();
       const x = at.box.left - frame.left + at.x * at.box.width;
       this.readout.style.top = `${at.box.top - frame.top + Math.min(at.y * at.box.height + 14, at.box.height - 20)}px`;
       this.readout.style.left = x > frame.width / 2 ? "" : `${x + 14}px`;
       this.readout.style.right = x > frame.width / 2 ? `${frame.width - x + 14}px` : "";
-      if (aloud) this.say(lines.map((l) => l.join(" ")).join("; "));
+      if (aloud) this.say(lines.map((l) => l.slice(0, 2).filter(Boolean).join(" ")).join("; "));
+      if (open) this.readout.querySelector("button")?.focus();
+    }
+    #opener(text, job) {
+      const button = html("button", { type: "button", className: "timeline-job" }, text);
+      button.title = "Why it waited, and where it ran";
+      button.addEventListener("click", () => this.openJob(job));
+      return button;
+    }
+    openJob(job) {
+      this.readout.hidden = true;
+      this.pinned = false;
+      this.element.dispatchEvent(new CustomEvent("timeline-job", { bubbles: true, detail: job }));
     }
 
     // --- hands ---
@@ -658,8 +687,9 @@
       let [held, spread] = [null, null];
       const { plots } = this;
       plots.addEventListener("pointerdown", (event) => {
-        if (event.button || event.target.closest("button, select")) return;
+        if (event.button || event.target.closest("button, select, .timeline-readout")) return;
         const at = this.#place(event);
+        clearTimeout(this.opening);
         if (!at) return;
         touching.set(event.pointerId, event);
         plots.setPointerCapture(event.pointerId);
@@ -684,6 +714,7 @@
         }
         if (!held) {
           clearTimeout(this.soon);
+          if (this.pinned) return;
           const at = this.#place(event);
           this.soon = setTimeout(() => this.tell(at), 60);
           return;
@@ -692,9 +723,10 @@
         if (Math.abs(dx) + Math.abs(dy) > 4) held.moved = true;
         if (!held.moved) return;
         this.readout.hidden = true;
+        this.pinned = false;
         if (held.brushes) {
           const [a, b] = this.view.t;
-          this.brush = [held.at.t, Math.min(b, Math.max(a, a + ((event.clientX - held.at.box.left) / held.at.box.width) * (b - a)))];
+          this.brush = [held.at.t, Math.min(b, Math.max(a, a + ((event.clientX - held.at.box.left) / held.at.box.width) * (b - a)))].map((t) => t * held.at.run.pace);
           this.draw();
           return;
         }
@@ -709,12 +741,15 @@
         const { brushes, moved, at } = held;
         held = null;
         if (brushes && moved && this.brush) this.select(Math.min(...this.brush), Math.max(...this.brush));
-        else if (!moved) this.tell(at, { aloud: true });
+        else if (!moved && event.type === "pointerup") {
+          const open = this.stories && event.pointerType === "mouse"; // a finger has read nothing yet: it opens a job by its name
+          this.opening = setTimeout(() => this.tell(at, { aloud: true, pinned: true, open }), open ? TWICE : 0);
+        }
       };
       plots.addEventListener("pointerup", release);
       plots.addEventListener("pointercancel", release);
-      plots.addEventListener("pointerleave", () => { clearTimeout(this.soon); this.tell(null); });
-      plots.addEventListener("dblclick", (event) => { const at = this.#place(event); if (at) this.zoom(event.shiftKey ? 2 : 0.5, at.x); });
+      plots.addEventListener("pointerleave", () => { clearTimeout(this.soon); if (!this.pinned) this.tell(null); });
+      plots.addEventListener("dblclick", (event) => { clearTimeout(this.opening); const at = this.#place(event); if (at) this.zoom(event.shiftKey ? 2 : 0.5, at.x); });
       plots.addEventListener("wheel", (event) => {
         const at = this.#place(event);
         if (!at || !(event.ctrlKey || event.metaKey || event.shiftKey || document.activeElement === plots)) return; // else the page scrolls
@@ -728,8 +763,8 @@
     #keys() {
       const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
       this.plots.addEventListener("keydown", (event) => {
-        if (event.ctrlKey || event.metaKey) return;
         const key = event.key;
+        if (event.ctrlKey || event.metaKey || (event.target !== this.plots && key !== "Escape")) return;
         if (key in arrows && event.shiftKey) this.#step(...arrows[key]);
         else if (key in arrows) this.move(arrows[key][0] / 8, arrows[key][1] / 8);
         else if (key === "+" || key === "=") (event.altKey ? this.zoomRows(0.5) : this.zoom(0.5));
@@ -737,14 +772,23 @@
         else if (key === "Home") this.reset();
         else if (key === "PageUp") this.zoomRows(0.5);
         else if (key === "PageDown") this.zoomRows(2);
-        else if (key === "Enter") this.#mark();
-        else if (key === "Escape") { this.brush = null; this.started = null; this.cursor = null; this.readout.hidden = true; if (this.window) this.select(); else this.draw(); }
+        else if (key === " ") this.#mark();
+        else if (key === "Enter") this.#step(0, 0, { open: true });
+        else if (key === "Escape") this.#escape();
         else return;
         event.preventDefault();
       });
     }
+    // First what was begun or is read out, then the selection.
+    #escape() {
+      const begun = this.brush || (this.started ?? null) !== null || this.cursor || !this.readout.hidden;
+      Object.assign(this, { brush: null, started: null, cursor: null, pinned: false });
+      this.readout.hidden = true;
+      this.plots.focus();
+      if (!begun && this.window) this.select(); else this.draw();
+    }
     // A cursor for those without a pointer: it is read out.
-    #step(dx, dy) {
+    #step(dx, dy, { open = false } = {}) {
       const { t, g } = this.view;
       const now = this.cursor ?? { t: (t[0] + t[1]) / 2, g: (g[0] + g[1]) / 2 };
       const run = this.runs[0];
@@ -754,21 +798,21 @@
       const [first, end] = run.span(level, run.row(level, Math.min(now.g, 0.999999) * run.about.gpus));
       const rowStep = Math.max((end - first) / run.about.gpus, (g[1] - g[0]) / 40);
       this.cursor = { t: Math.min(this.whole, Math.max(0, now.t + (dx * (t[1] - t[0])) / 50)), g: Math.min(0.999999, Math.max(0, now.g + dy * rowStep)) };
-      if (this.started !== undefined && this.started !== null) this.brush = [this.started, this.cursor.t];
+      if (this.started !== undefined && this.started !== null) this.brush = [this.started, this.cursor.t * run.pace];
       if (this.cursor.t < t[0] || this.cursor.t > t[1]) this.move(dx / 4); else this.draw();
       const box = chart.u.over.getBoundingClientRect();
       const at = { kind: "raster", run, t: this.cursor.t, gpu: this.cursor.g * run.about.gpus, x: (this.cursor.t - this.view.t[0]) / (this.view.t[1] - this.view.t[0]), y: (this.cursor.g - this.view.g[0]) / (this.view.g[1] - this.view.g[0]), box };
-      this.tell(at, { aloud: true });
+      this.tell(at, { aloud: true, pinned: true, open });
     }
     #mark() {
       if (!this.cursor) this.#step(0, 0);
       if (this.started === undefined || this.started === null) {
-        this.started = this.cursor.t;
-        this.say(`Selection begins at ${clock(this.started)}: move with Shift and the arrow keys, Enter ends it.`);
+        this.started = this.cursor.t * this.runs[0].pace;
+        this.say(`Selection begins at ${clock(this.started)}: move with Shift and the arrow keys, Space ends it.`);
       } else {
-        const from = this.started;
+        const ends = [this.started, this.cursor.t * this.runs[0].pace];
         this.started = null;
-        this.select(Math.min(from, this.cursor.t), Math.max(from, this.cursor.t));
+        this.select(Math.min(...ends), Math.max(...ends));
       }
     }
   }

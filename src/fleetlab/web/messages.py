@@ -63,12 +63,16 @@ class RecordedWait(TypedDict):
 
 
 class RunComparison(TypedDict):
-    """A scenario compared with the baseline, on the jobs that completed in both."""
+    """A scenario compared with the baseline, on the jobs that completed in both.
+
+    `submitted` says which jobs those are of, where only a part of them is measured.
+    """
 
     link: str
     title: str
     base_title: str
     population: str
+    submitted: str
     headline: str
     findings: list[str]
     rows: list[MetricRow]

@@ -62,7 +62,7 @@ def save(timeline: ClusterTimeline, head: Mapping[str, Any], folder: Path) -> No
         made.rename(folder)
     except OSError:  # another process was first
         shutil.rmtree(made, ignore_errors=True)
-    _forget_old(folder.parent)
+    forget_old(folder.parent)
 
 
 def _arrays(timeline: ClusterTimeline) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def load(folder: Path) -> ClusterTimeline:
     )
 
 
-def _forget_old(root: Path) -> None:
-    """Delete the timelines that were not used for longest, until the rest is not too large."""
+def forget_old(root: Path) -> None:
+    """Delete the folders that were not used for longest, until the rest is not too large."""
     found = []
     for folder in root.iterdir():
         try:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Workload
 from fleetlab.core.catalog import HOLDERS, REASONS
-from fleetlab.core.durations import duration, plural
+from fleetlab.core.durations import clock_text, duration, plural
 from fleetlab.core.job_classes import WHOLE
 from fleetlab.sim import SimResult
 
@@ -200,12 +199,9 @@ def _gpu_list(bits: pl.Series) -> str:
 
 def clock_time(seconds: float, workload: Workload) -> str:
     """Return when that is: by the clock of the log, or counted from its first submission."""
-    if workload.epoch is None:
-        day, rest = divmod(seconds, DAY)
-        text = str(timedelta(seconds=round(rest, 3)))
-        return f"day {int(day) + 1}, {text}" if day else f"{text} after the first submission"
-    at = datetime.fromtimestamp(workload.epoch + seconds, UTC).astimezone(ZoneInfo(workload.zone or "UTC"))
-    return at.strftime("%a %Y-%m-%d %H:%M:%S")
+    if workload.epoch is None and seconds < DAY:
+        return f"{timedelta(seconds=round(seconds, 3))} after the first submission"
+    return clock_text(seconds, workload.epoch, workload.zone)
 
 
 def request_text(row: dict[str, Any]) -> str:
