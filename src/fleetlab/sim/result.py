@@ -28,6 +28,7 @@ from fleetlab.sim.holdings import Holdings
 from fleetlab.sim.layout import RUNNING, TICK, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.blockers import blockers
+from fleetlab.sim.ledger.heads import queue_heads
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger, ledger_over_time
 from fleetlab.sim.ledger.segments import WaitSegments, wait_segments
 from fleetlab.sim.ledger.waits import seconds_between
@@ -227,6 +228,18 @@ class SimResult(Result):
         all_of = WaitSegments(np.concatenate(begin), np.concatenate(end), np.concatenate(reason)).merged()
         names = pl.Series([REASONS[k] for k in all_of.reason], dtype=pl.String)
         return pl.DataFrame({"begin": all_of.begin, "end": all_of.end}).with_columns(reason=names)
+
+    def queue_heads(self, job: int) -> pl.DataFrame:
+        """Who was at the head of the queue while one job fitted, but waited for a reservation or the head of line.
+
+        `begin` to `end` of each stretch and the `job`, null where that is not measured; `row` tells those apart. Empty
+        where ranks change with time, and under a site's Slurm.
+        """
+        row = self._row(job)
+        rows, begin, end = queue_heads(self.world, self.played, row, wait_segments(self.world, self.played, row))
+        number = self.world.frame["job"].gather(rows)
+        known = pl.select(pl.when(number >= 0).then(number)).to_series()
+        return pl.DataFrame({"job": known, "row": rows, "begin": begin, "end": end})
 
     def blockers(self, job: int) -> pl.DataFrame:
         """Who ran where one job could have run while it waited, one row a run: the most of what it was missing first.

@@ -198,7 +198,7 @@ class Advice(TypedDict):
 
 
 class FoundJob(TypedDict):
-    """A job that was found: `words` mean it alone; its wait is simulated, in seconds."""
+    """A job that was found: `words` mean it alone; its wait is simulated, in seconds, and `recorded` by the log."""
 
     words: str
     job: int
@@ -207,6 +207,7 @@ class FoundJob(TypedDict):
     group: str | None
     gpus: float
     wait: float
+    recorded: float | None
     reason: str
 
 
