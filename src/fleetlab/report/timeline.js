@@ -20,12 +20,31 @@
 
   // --- words ---
   const pad = (n) => String(n).padStart(2, "0");
-  const clock = (s, precise = false) => {
-    const sign = s < 0 ? "−" : "";
+  // By the clock of the log, where its second 0 is known and time passes as it did; else days counted from 1.
+  const clock = (s, precise = false, run = null) => {
+    if (hasDates(run)) return dated(run.about.epoch + s, run.about.zone, precise);
     const t = Math.round(Math.abs(s));
     const [d, h, m, sec] = [Math.floor(t / 86400), Math.floor(t / 3600) % 24, Math.floor(t / 60) % 60, t % 60];
-    return `${sign}day ${d + 1} ${pad(h)}:${pad(m)}${precise || sec ? `:${pad(sec)}` : ""}`;
+    const time = `${pad(h)}:${pad(m)}${precise || sec ? `:${pad(sec)}` : ""}`;
+    return s < 0 ? `${d ? `${count(d, "day")} ` : ""}${time} before the log` : `day ${d + 1} ${time}`;
   };
+  const hasDates = (run) => typeof run?.about.epoch === "number" && run.pace === 1;
+  // Seconds from a midnight of the log's zone to second 0: ticks are at whole hours and days of the clock.
+  function pastMidnight(run) {
+    if (!hasDates(run)) return 0;
+    const parts = new Intl.DateTimeFormat("en", { hour: "numeric", minute: "numeric", second: "numeric", hourCycle: "h23", timeZone: run.about.zone || "UTC" }).formatToParts(new Date(1000 * run.about.epoch));
+    const [h, m, s] = ["hour", "minute", "second"].map((type) => Number(parts.find((p) => p.type === type).value));
+    return 3600 * h + 60 * m + s + (run.about.epoch % 1);
+  }
+  const formats = new Map();
+  function dated(unix, zone, precise) {
+    const key = `${zone} ${precise}`;
+    if (!formats.has(key)) {
+      const parts = { weekday: "short", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: zone || "UTC" };
+      formats.set(key, new Intl.DateTimeFormat("en-GB", precise ? { ...parts, second: "2-digit" } : parts));
+    }
+    return formats.get(key).format(new Date(1000 * unix)).replaceAll(",", "");
+  }
   // One rule for durations: days from 2, hours from 2, minutes from 2, else seconds; three digits.
   const lasting = (s) => {
     const [, size, unit] = [[172800, 86400, "days"], [7200, 3600, "h"], [120, 60, "min"], [0, 1, "s"]].find(([least]) => s >= least) ?? [0, 1, "s"];
@@ -323,11 +342,17 @@
       this.plots.append(this.readout);
       this.draw();
     }
-    #axis(last) {
+    #axis(last, run) {
       const { p } = this;
+      const past = pastMidnight(run);
       return {
-        stroke: css(p.soft), grid: { show: false }, ticks: { show: last, stroke: css(p.soft), size: 4 }, size: last ? 30 : 4, incrs: STEPS, space: 90,
-        values: last ? (u, splits) => splits.map((s) => clock(s)) : (u, splits) => splits.map(() => ""), font: "12px system-ui, sans-serif",
+        splits: (u, axis, low, high, step) => {
+          const at = [];
+          for (let t = Math.ceil((low + past) / step) * step - past; t <= high; t += step) at.push(t);
+          return at;
+        },
+        stroke: css(p.soft), grid: { show: false }, ticks: { show: last, stroke: css(p.soft), size: 4 }, size: last ? 30 : 4, incrs: STEPS, space: hasDates(run) ? 120 : 90,
+        values: last ? (u, splits) => splits.map((s) => clock(s, false, run)) : (u, splits) => splits.map(() => ""), font: "12px system-ui, sans-serif",
       };
     }
     #chart(options, data, about) {
@@ -358,7 +383,7 @@
       this.#chart({
         height: tall,
         scales: { x: this.#scaleX(), y: { auto: false, dir: -1, range: (u, low, high) => [low, high] } },
-        axes: [this.#axis(false), { stroke: css(this.p.soft), grid: { show: false }, ticks: { show: false }, size: GUTTER, gap: 6, font: "12px system-ui, sans-serif",
+        axes: [this.#axis(false, run), { stroke: css(this.p.soft), grid: { show: false }, ticks: { show: false }, size: GUTTER, gap: 6, font: "12px system-ui, sans-serif",
           splits: () => names().map(([at]) => at), values: () => names().map(([, name]) => (name.length > 13 ? `${name.slice(0, 12)}…` : name)) }],
         series: [{}, { scale: "y", show: false }],
         hooks: { drawClear: [(u) => this.#picture(u, run, differs)], draw: [(u) => this.#borders(u, run)] },
@@ -383,7 +408,7 @@
       this.plots.append(said);
       this.#chart({
         height: 90, scales: { x: this.#scaleX(), y: { range: (u, low, high) => [0, Math.max(1, high) * 1.05] } },
-        axes: [this.#axis(false), this.#numbers()], series: [{}, ...series.reverse()],
+        axes: [this.#axis(false, run), this.#numbers()], series: [{}, ...series.reverse()],
       }, [at, ...stack.reverse()], { run, kind: "queue", reasons });
     }
     #numbers() {
@@ -398,7 +423,7 @@
       const rate = panels.arrivals.map((n) => (n / width) * 3600);
       this.#chart({
         height: 96, scales: { x: this.#scaleX(), y: { range: (u, low, high) => [0, Math.max(1, high) * 1.05] } },
-        axes: [this.#axis(true), this.#numbers()],
+        axes: [this.#axis(true, run), this.#numbers()],
         series: [{}, { stroke: css(this.p.series[0]), width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
       }, [at, rate], { run, kind: "arrivals" });
     }
@@ -582,7 +607,7 @@
     // The window of the other figures: [t0, t1] in seconds of the log, or nothing.
     select(from, to) {
       this.show(from === undefined ? null : [Math.max(0, from), Math.min(this.#logged(), to)]);
-      this.say(this.window ? `Selected: ${clock(this.window[0])} to ${clock(this.window[1])}, ${lasting(this.window[1] - this.window[0])}.` : "No selection: the whole time.");
+      this.say(this.window ? `Selected: ${this.#at(this.window[0])} to ${this.#at(this.window[1])}, ${lasting(this.window[1] - this.window[0])}.` : "No selection: the whole time.");
       this.element.dispatchEvent(new CustomEvent("timeline-window", { bubbles: true, detail: this.window ? { t0: this.window[0], t1: this.window[1] } : null }));
     }
     // Draw a window that was selected elsewhere, such as in the address of a page.
@@ -592,6 +617,8 @@
       this.noWindow.hidden = !window;
       this.draw();
     }
+    // A time of the log.
+    #at(t) { const { about } = this.runs[0]; return clock(t, false, { about, pace: 1 }); }
     #logged() { return Math.max(...this.runs.map((r) => r.about.span * r.pace)); }
     say(text) { this.live.textContent = text; }
 
@@ -615,7 +642,7 @@
       if (kind !== "raster") {
         const bin = Math.min(about.panels.bins - 1, Math.floor((t / about.span) * about.panels.bins));
         const width = about.span / about.panels.bins;
-        const lines = [[clock(t)], [`${count(about.panels.arrivals[bin], "job")} submitted in ${lasting(width)}`]];
+        const lines = [[clock(t, false, run)], [`${count(about.panels.arrivals[bin], "job")} submitted in ${lasting(width)}`]];
         for (const [reason, values] of Object.entries(about.panels.waiting)) if (values[bin] >= 0.05) lines.push([`${values[bin].toLocaleString("en", { maximumFractionDigits: 1 })} wait: ${reason.replaceAll("_", " ")}`]);
         return lines;
       }
@@ -626,7 +653,7 @@
       const [a, b] = [run.node(first), run.node(end - 1)];
       const name = a === b ? about.nodes[a] : `${about.nodes[a]} to ${about.nodes[b]}`;
       const part = level === 0 ? `, GPU ${first - run.first[a]}` : `, ${count(end - first, "GPU")}`;
-      const lines = [[`${name}${part}${about.types[about.type[a]] ? `, ${about.types[about.type[a]]}` : ""}`], [clock(t, true)]];
+      const lines = [[`${name}${part}${about.types[about.type[a]] ? `, ${about.types[about.type[a]]}` : ""}`], [clock(t, true, run)]];
       const bins = about.bins * 2 ** zoom;
       const bin = Math.min(bins - 1, Math.floor((t / about.span) * bins));
       const key = `${level}/${zoom}/${Math.floor(bin / about.bins)}/${Math.floor(row / about.rows)}`;
@@ -642,7 +669,7 @@
       if (found) {
         for (const job of found.jobs.slice(0, 4)) {
           const known = job.name || job.job >= 0;
-          lines.push([known ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true)} to ${clock(job.end, true)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`, known ? job : null]);
+          lines.push([known ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true, run)} to ${clock(job.end, true, run)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`, known ? job : null]);
         }
         if (found.count > 4) lines.push([`and ${found.count - 4} more jobs: zoom in to tell them apart`]);
         if (!found.count) lines.push(["no job"]);
@@ -652,6 +679,7 @@
     // Show what is under a point; `pinned`: it stays, and its jobs can be opened where a page tells their stories.
     async tell(at, { aloud = false, pinned = false, open = false } = {}) {
       const asked = (this.asked = (this.asked ?? 0) + 1);
+      this.pinned = pinned && Boolean(at); // a pointer that moves on meanwhile does not take it away
       const lines = at ? await this.#describe(at) : null;
       if (asked !== this.asked) return;
       this.pinned = pinned && Boolean(lines);
@@ -808,10 +836,11 @@
       if (!this.cursor) this.#step(0, 0);
       if (this.started === undefined || this.started === null) {
         this.started = this.cursor.t * this.runs[0].pace;
-        this.say(`Selection begins at ${clock(this.started)}: move with Shift and the arrow keys, Space ends it.`);
+        this.say(`Selection begins at ${this.#at(this.started)}: move with Shift and the arrow keys, Space ends it.`);
       } else {
         const ends = [this.started, this.cursor.t * this.runs[0].pace];
-        this.started = null;
+        Object.assign(this, { started: null, cursor: null, pinned: false });
+        this.readout.hidden = true;
         this.select(Math.min(...ends), Math.max(...ends));
       }
     }

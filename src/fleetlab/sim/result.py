@@ -403,14 +403,13 @@ class SimResult(Result):
 
     def cluster_timeline(self, most: int) -> TimelineFigure | None:
         """Return GPUs × time and the queue below it, as a picture of at most so many bytes; None without a GPU."""
-        from fleetlab.sim.tiles.figure import figure, panels
+        from fleetlab.sim.tiles.figure import Clock, figure, panels
         from fleetlab.sim.tiles.timeline import ClusterTimeline
 
         if not self.cluster.gpus or not self.played.stopped:
             return None
         timeline = ClusterTimeline.of(self.world, self.played, self.cluster, self.scenario)
-        epoch = None if self.scenario is None else self.scenario.workload.epoch
-        return figure(timeline, self._policy, epoch, panels(self.world, self.played), most)
+        return figure(timeline, self._policy, Clock.of(self.scenario), panels(self.world, self.played), most)
 
     @cached_property
     def _usage(self) -> Usage:

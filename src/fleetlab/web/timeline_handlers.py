@@ -33,9 +33,7 @@ async def get_about(backend: WhatIfBackend, request: Request) -> Response:
     """Return the rows, colors and arrivals of a run."""
     link, answer = await _ask(backend, request, {"what": "about"})
     label = "scenario" if request.path_params["side"] == "now" and link.base != link.now else "baseline"
-    pace = (link.now if request.path_params["side"] == "now" else link.base).load
-    about = answer["about"] | {"label": label, "pace": pace}
-    return JSONResponse({"about": about, "compared": link.base != link.now})
+    return JSONResponse({"about": answer["about"] | {"label": label}, "compared": link.base != link.now})
 
 
 async def get_panels(backend: WhatIfBackend, request: Request) -> Response:
