@@ -112,7 +112,7 @@ def test_what_is_known_of_a_job_stays_after_a_click_and_goes_with_escape(browser
     with opened(browser, page):
         drawn(browser)
         over = browser.find_element("css selector", ".timeline-plots .u-over")
-        ActionChains(browser).move_to_element_with_offset(over, -200, -60).click().move_by_offset(150, 40).perform()
+        ActionChains(browser).move_to_element(over).pause(0.3).click().pause(0.3).move_by_offset(50, 20).perform()
         wait_until = "const d = arguments[0]; setTimeout(() => d([t.pinned, t.readout.innerText]), 500)"
         pinned, said = browser.execute_async_script(f"const t = {TIMELINE}; {wait_until}")
         assert pinned

@@ -667,11 +667,13 @@
       }
       const found = await run.source.at(first, end, t).catch(() => null);
       if (found) {
-        for (const job of found.jobs.slice(0, 4)) {
+        // A job on several GPUs of the row is one job.
+        const jobs = [...new Map(found.jobs.map((job) => [[job.job, job.name, job.user, job.begin, job.end].join(), job])).values()];
+        for (const job of jobs.slice(0, 4)) {
           const known = job.name || job.job >= 0;
           lines.push([known ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true, run)} to ${clock(job.end, true, run)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`, known ? job : null]);
         }
-        if (found.count > 4) lines.push([`and ${found.count - 4} more jobs: zoom in to tell them apart`]);
+        if (jobs.length > 4 || found.count > found.jobs.length) lines.push(["and others: zoom in to tell them apart"]);
         if (!found.count) lines.push(["no job"]);
       }
       return lines;
@@ -679,7 +681,8 @@
     // Show what is under a point; `pinned`: it stays, and its jobs can be opened where a page tells their stories.
     async tell(at, { aloud = false, pinned = false, open = false } = {}) {
       const asked = (this.asked = (this.asked ?? 0) + 1);
-      this.pinned = pinned && Boolean(at); // a pointer that moves on meanwhile does not take it away
+      this.pinned = pinned && Boolean(at); // a pointer that moved before, or moves on meanwhile, does not take it away
+      if (this.pinned) clearTimeout(this.soon);
       const lines = at ? await this.#describe(at) : null;
       if (asked !== this.asked) return;
       this.pinned = pinned && Boolean(lines);

@@ -670,6 +670,7 @@
     const days = of("submissions span");
     $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.nodes.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
       duration(86400 * days), opened.source].join(" · ");
+    $("about").title = $("about").textContent; // a narrow screen cuts it
     settle();
     return true;
   }
