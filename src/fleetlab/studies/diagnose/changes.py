@@ -214,7 +214,7 @@ DEFAULT = (*(name for name in CHANGES if name != "nothing"), SHARING, NODES)
 
 def _sharing(scenario: Scenario) -> WhatIf:
     exclusive = scenario.policy.sharing == "exclusive"
-    words = {"sharing": "fractional" if exclusive else "exclusive", "speed": None}
+    words = {"sharing": "fractional" if exclusive else "exclusive", "speed": None, "speed_classes": None}
     action = "let jobs that request a fraction share a GPU" if exclusive else "none: it shows the value of sharing"
     return WhatIf(
         SHARING, "fractional GPU sharing" if exclusive else "no GPU sharing", action, "a setting",
