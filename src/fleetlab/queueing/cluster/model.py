@@ -21,6 +21,7 @@ from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal
 from fleetlab.queueing.cluster.pool_fit import PoolFit, fit
 from fleetlab.queueing.cluster.pools import CLASSES, PoolJobs, pools, split
 from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
+from fleetlab.queueing.formulas.output import no_steady_state
 from fleetlab.stats import no_interval
 
 Row = dict[str, Any]
@@ -206,7 +207,7 @@ def _summary(fitted: list[PoolFit]) -> list[Estimate]:
 
 def _notes(fitted: list[PoolFit]) -> tuple[str, ...]:
     over = [
-        f"{f.pool.name}: overload (ρ = {f.utilization:.3g}): waits grow without bound"
+        f"{f.pool.name}: {no_steady_state(f.utilization)}: waits grow without bound"
         for f in fitted
         if f.utilization >= 1
     ]

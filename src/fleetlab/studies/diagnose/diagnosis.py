@@ -166,7 +166,7 @@ def _notes(
         "open problems are those of the PAI trace (Weng et al., MLaaS in the Wild, NSDI 2022)",
     ]
     if any(name.startswith(NODES) for name in names):
-        unit = "in the currency of the prices" if scenario.prices else "1 per GPU-hour, or by the option prices"
+        unit = "in the currency of the prices" if scenario.prices else "1 per GPU-hour, or by `prices`"
         notes.append(f"added GPU-hours: of the added nodes, while jobs arrive; added cost: {unit}")
     gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
     if "fragmentation" in names and max(gpus) > LARGEST:
