@@ -4,9 +4,10 @@
 
 Every answer is compared with the question (is it the one that was asked?), with earlier answers to the same question,
 and, for a sample, with a fresh simulation in another process without a page. A visitor who tries something every 10 s
-asks 2,880 times in 8 hours: small traces make that fit into half an hour. Memory is that of the server and of each of
-its processes, as the system counts it, by the number of what-ifs; its growth after the first third is a slope with an
-interval (`benchmarks.memory`). Where processes are killed none gets old: `--kill-every inf` shows whether they grow.
+asks 2,880 times in 8 hours; if a process is killed every 5 minutes, that is every 30 what-ifs. Small traces make all of
+it fit into half an hour. Memory is that of the server and of each of its processes, as the system counts it, by the
+number of what-ifs; its growth after the first third is a slope with an interval (`benchmarks.memory`). Where
+processes are killed none gets old: `--kill-every inf` shows whether they grow.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Soak:
     minutes: float = math.inf  # after which none is asked any more
     visitors: int = 4
     workers: int = 2
-    kill_every: float = 20.0  # s, the mean; infinite: never
+    kill_every: float = 30.0  # what-ifs, the mean; infinite: never
     cancel: float = 0.1  # the share of what-ifs that are given up
     traces: int = 3
     jobs: int = 2000  # of each trace
@@ -101,6 +102,10 @@ class Soak:
             words["nodes"] = f"{draw.choice(KINDS)}+{draw.randrange(1, 60)}"
         return words
 
+    def _mistake(self, what: str) -> None:
+        self.mistakes.append(what)
+        print(f"wrong: {what[:500]}", file=sys.stderr)
+
     def _visit(self, host: str, number: int) -> None:
         draw = random.Random(f"{self.seed} {number}")
         while True:
@@ -117,7 +122,7 @@ class Soak:
                 else:
                     self._ask(host, number, words)
             except (OSError, ValueError) as e:
-                self.mistakes.append(f"{urlencode(words)}: {type(e).__name__}: {e}")
+                self._mistake(f"{urlencode(words)}: {type(e).__name__}: {e}")
 
     def _ask(self, host: str, number: int, words: dict[str, str]) -> None:
         status, body = _request(host, f"/api/run?{urlencode(words)}", visitor=number)
@@ -142,7 +147,7 @@ class Soak:
         with self._lock:
             self.cancelled += 1
             if status != 200:
-                self.mistakes.append(f"cancelling gave {status}")
+                self._mistake(f"cancelling gave {status}")
 
     def _take(self, words: dict[str, str], status: int, answer: dict[str, Any]) -> None:
         """Check an answer against its question, and against earlier answers to it."""
@@ -154,17 +159,22 @@ class Soak:
                 unlucky = UNLUCKY in str(answer.get("error"))
                 self.unlucky += unlucky
                 if not unlucky:
-                    self.mistakes.append(f"{key}: {status}: {answer}")
+                    self._mistake(f"{key}: {status}: {answer}")
             elif not _is_about(answer, words):
-                self.mistakes.append(f"{key}: the answer is about {answer['link']}")
+                self._mistake(f"{key}: the answer is about {answer['link']}")
             elif self.answers.setdefault(key, answer) != answer:
-                self.mistakes.append(f"{key}: another answer than before")
+                self._mistake(f"{key}: another answer than before")
 
     # -- killing and measuring --------------------------------------------------------------------------------------
 
     def _kill(self, pid: int) -> None:
+        """Kill at random, by what-ifs: compressed time has as many kills, however long it takes."""
         draw = random.Random(f"{self.seed} kills")
-        while not self._over.wait(None if math.isinf(self.kill_every) else draw.expovariate(1 / self.kill_every)):
+        at = 0.0 if math.isfinite(self.kill_every) else math.inf
+        while not self._over.wait(0.05):
+            if self._next < at:
+                continue
+            at = self._next + draw.expovariate(1 / self.kill_every)
             if processes := children(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(draw.choice(processes), signal.SIGKILL)
@@ -177,6 +187,8 @@ class Soak:
             if self._next // step > seen:
                 seen = self._next // step
                 self.memory.sample(self._next, pid)
+                asked = f"{self._next:,} of {self.what_ifs:,} what-ifs, {self.kills} kills"
+                print(f"{asked}, {len(self.mistakes)} wrong, server {self.memory.server[-1]:.0f} MiB", file=sys.stderr)
 
     # -- what came of it --------------------------------------------------------------------------------------------
 
@@ -243,7 +255,7 @@ def _page(workers: int, folder: str) -> Iterator[tuple[str, int]]:
 
 
 def _request(host: str, path: str, method: str = "GET", body: str | None = None, *, visitor: int) -> tuple[int, bytes]:
-    connection = HTTPConnection(host, timeout=300)
+    connection = HTTPConnection(host, timeout=900)
     try:
         kind = {"Content-Type": "application/json"} if body is not None else {}
         connection.request(method, path, body, {"Fleetlab-Visitor": f"visitor-{visitor}", **kind})
@@ -258,7 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--what-ifs", type=int, default=3000)
     parser.add_argument("--minutes", type=float, default=math.inf)
-    parser.add_argument("--kill-every", type=float, default=20.0)
+    parser.add_argument("--kill-every", type=float, default=30.0)
     parser.add_argument("--fresh", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2000)

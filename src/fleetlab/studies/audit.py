@@ -88,7 +88,7 @@ def audit(
     checks: list[AuditCheck] = []
     for check in _checks(scenario.trace, nodes):
         checks.append(check)
-        progress("checks", len(checks), min(1.0, len(checks) / 10))
+        progress("checking the recorded schedule", len(checks), min(1.0, len(checks) / 10))
     waits, notes = _waits(scenario, nodes)
     if unsized := _listed(scenario.trace, "unsized").height:
         notes += (f"{unsized:,} jobs have a fraction of a GPU of unknown size: they count as one milli-GPU",)

@@ -91,7 +91,7 @@ def model(
     fitted: list[PoolFit] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
         fitted.append(fit(pool, part, span, begins))
-        progress("pools", k + 1, (k + 1) / len(among))
+        progress("fitting a queue to each pool", k + 1, (k + 1) / len(among))
     rows = _rows(fitted, span, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)

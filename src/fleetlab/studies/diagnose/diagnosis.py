@@ -72,11 +72,11 @@ def diagnose(
         prices.gpu_hour(name)  # a missing price is refused before the work begins
     chosen = chosen_changes(changes, scenario)
     skipped = {c.title: why for c in chosen if (why := c.skip(scenario))}
-    progress("baseline", 0, 0.0)
+    progress("simulating the scenario as it is", 0, 0.0)
     result = simulate(scenario)
     if ledger.completed(result).is_empty():
         raise _refusal(result, scenario)
-    progress("baseline", 1, 1.0)
+    progress("simulating the scenario as it is", 1, 1.0)
     tried = [c for c in chosen if c.title not in skipped]
     outcomes = simulate_changes(result, scenario, tried, workers=workers, progress=progress)
     settings = scenario.words() | {"changes": [c.name for c in chosen]}

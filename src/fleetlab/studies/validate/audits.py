@@ -32,7 +32,7 @@ def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[L
         schedule = simulate(made.workload, made.cluster, placement=placement, warm_up="none")
         result = audit(as_trace(schedule), placement=placement)
         lines += [_violations(f"simulated by {placement}", result), *_again(f"simulated by {placement}", result)]
-        progress("audits", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
+        progress("auditing schedules", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
     lines += _log("built-in", audit(made), SAMPLED)
     if data is None:
         return lines, ["left out: audits of real logs: no folder of real traces was given (--data DIR)"]
@@ -49,7 +49,7 @@ def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[L
         notes.append("audit of PAI: the tail of the instance table has no requests: only nodes can be checked")
     else:
         notes.append(f"left out: audit of PAI: not in {data.name}: {pai.FOLDER}")
-    progress("audits", len(PLACEMENTS_AUDITED) + 3, 1.0)
+    progress("auditing schedules", len(PLACEMENTS_AUDITED) + 3, 1.0)
     return lines, notes
 
 
