@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from fleetlab.bench.plans import BY_NAME, MATRIX, Seat
+from fleetlab.bench.built_in_plans import BY_NAME, DUTIES, VICTIMS
+from fleetlab.bench.plans import MATRIX, Seat
 from fleetlab.bench.run import main, make_plan
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.modes import Share
@@ -114,3 +115,23 @@ def test_the_measuring_side_needs_no_frames_and_its_commander_no_torch():
     code += f"import fleetlab.bench.workers.worker\nassert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_victim_meets_every_stressor_at_every_duty_in_every_mode():
+    plan = make_plan("neighbors")
+    met = Counter(
+        (c.stage, c.seats[0].tenant, plan.tenants[c.seats[1].tenant].work) for c in plan.cells if len(c.seats) == 2
+    )
+    assert set(met.values()) == {len(DUTIES)}
+    assert len(met) == 3 * len(VICTIMS) * 4
+
+
+def test_no_held_out_mix_is_in_another_plan():
+    def mixes(name):
+        same = {"resnet-heavy": "resnet-train", "bert-heavy": "bert-train"}
+        seats = [[same.get(s.tenant, s.tenant) for s in c.seats] for c in make_plan(name).cells if len(c.seats) > 1]
+        return {tuple(sorted(mix)) for mix in seats}
+
+    held_out = mixes("heldout")
+    assert Counter(map(len, held_out)) == {2: 12, 3: 8}
+    assert not any(held_out & mixes(name) for name in BY_NAME if name != "heldout")

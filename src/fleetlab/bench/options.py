@@ -15,8 +15,8 @@ class SuiteOptions:
     Parameters
     ----------
     plan
-        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded, or
-        a TOML file.
+        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded,
+        heldout, neighbors, llm, notebook, or a TOML file.
     out
         Folder for the results.
     limit
@@ -57,8 +57,8 @@ class WorkloadOptions:
     Parameters
     ----------
     name
-        resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, launch, interactive, gemm, hbm, l2, h2d, or
-        your own as module:Class.
+        resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, llm-serve, launch, interactive, notebook, gemm,
+        hbm, l2, h2d, or your own as module:Class.
     seconds
         Length of a measurement (default: 10), or time limit of a training.
     epochs
@@ -158,3 +158,38 @@ class StressOptions:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationOptions:
+    """Measure what a tenant can do to its neighbors: memory, faults, performance, information. Run again to resume.
+
+    Parameters
+    ----------
+    out
+        Folder for the results.
+    modes
+        time-slicing, mps, mps-limited, streams, green, separated by commas (default: all).
+    probes
+        memory, information, performance, faults, separated by commas (default: all).
+    illegal_access
+        Also have a tenant write to an illegal address: only on a GPU that nobody else uses.
+    memory_mib
+        Memory limit of each tenant in mps-limited, which also has half of the SMs.
+    limit
+        Time limit in seconds: no cell starts after it.
+    device
+        cuda, cuda:N or cpu.
+    rehearse
+        Run on the CPU with tiny sizes: the same code, but the results are meaningless.
+    """
+
+    _: KW_ONLY
+    out: Path
+    modes: str = ""
+    probes: str = ""
+    illegal_access: bool = False
+    memory_mib: int = 16384
+    limit: float = 600
+    device: str = "cuda"
+    rehearse: bool = False

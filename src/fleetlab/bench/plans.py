@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
@@ -152,11 +152,12 @@ def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Shar
     tenants = dict.fromkeys(tenant for mix in mixes for tenant in mix)
     alone = [(Seat(t),) for t in tenants]
     capped = [(Seat(t, share=share),) for t in tenants] if share != WHOLE else []
-    together = [_seats(mix, share) for mix in mixes if len(mix) > 1]
+    together = [mix_seats(mix, share) for mix in mixes if len(mix) > 1]
     return [BenchCell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
 
 
-def _seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
+def mix_seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
+    """Seat the tenants of a mix; several of one name are numbered."""
     return tuple(Seat(tenant, mix[:k].count(tenant), share) for k, tenant in enumerate(mix))
 
 
@@ -251,17 +252,3 @@ def crowded(
         cells += shuffle_cells(once, blocks=blocks, seed=seed)
     tenants = {"serve": Tenant("resnet-infer", poisson=rate)}
     return SuitePlan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
-
-
-BY_NAME: dict[str, Callable[..., SuitePlan]] = {
-    "solo": solo,
-    "sm-curve": sm_curve,
-    "pairs-ts": lambda **k: pairs("time-slicing", **k),
-    "pairs-mps": lambda **k: pairs("mps", **k),
-    "pairs-mps-50": lambda **k: pairs("mps", share=Share(50), **k),
-    "breaking": breaking,
-    "classes": classes,
-    "stressors": stressor_pairs,
-    "serving": serving,
-    "crowded": crowded,
-}

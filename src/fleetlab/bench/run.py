@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fleetlab.bench.built_in_plans import BY_NAME
 from fleetlab.bench.options import SuiteOptions
 from fleetlab.bench.plan_file import read_plan
-from fleetlab.bench.plans import BY_NAME, SuitePlan
+from fleetlab.bench.plans import SuitePlan
 from fleetlab.bench.suite import SuiteRun
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.options import start

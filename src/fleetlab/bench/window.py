@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,18 @@ from fleetlab.bench.loops import StepLog
 from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
 from fleetlab.stats import design_effect
+
+
+@dataclass(frozen=True, slots=True)
+class DriveWindow:
+    """Times on the monotonic clock for a workload that drives itself: it runs from `start` until `until`."""
+
+    start: float
+    opens: float  # what is due or done from here
+    closes: float  # to here is measured
+    until: float
+    seed: int = 0
+
 
 PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 PARTS = 10  # parts of a window, to check that it was steady

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleetlab.stacks.isolation import isolation_records, measured_mode
 from fleetlab.stacks.spec import Spec
 
 PAGE = "docs/measurements/sharing.md"
@@ -44,10 +45,14 @@ def guarantees_of(spec: Spec, held: Spec, stack: str) -> list[Guarantee]:
         requested = strength(spec)
         if not why and STRENGTHS.index(kept) < STRENGTHS.index(requested):
             why = "this stack cannot express it"
-        guarantees.append(
-            Guarantee(guarantee, requested, kept, why, MEASURED[guarantee].get(held.mode, "not measured"))
-        )
+        guarantees.append(Guarantee(guarantee, requested, kept, why, _measured(held, guarantee)))
     return guarantees
+
+
+def _measured(held: Spec, guarantee: str) -> str:
+    """Where it was measured: by a probe of isolation, or in a suite."""
+    record = isolation_records().get((measured_mode(held), guarantee))
+    return record.link if record else MEASURED[guarantee].get(held.mode, "not measured")
 
 
 def _kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:

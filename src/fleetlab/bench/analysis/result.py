@@ -20,6 +20,7 @@ from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answ
 from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
 from fleetlab.bench.analysis.serving import by_serving, serving_table
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
+from fleetlab.bench.analysis.users import llm_table, notebook_table, user_findings
 from fleetlab.bench.analysis.wording import capital, count_noun
 from fleetlab.bench.results.cells import table
 from fleetlab.bench.results.checks import rows_checks
@@ -75,6 +76,7 @@ class Analysis(Result):
             f"{where}; {cells}; modes with mixes: {modes}",
             *(capital(f"{a.of}, {a.goal}: {a.sentence()}.") for a in by_kind(f.mixes) if a.verdict == "better"),
             *(capital(c.sentence()) + "." for c in claim_results(f)),
+            *map(capital, user_findings(self.frames["llm"], self.frames["notebook"])),
             *(f"{a.question} {a}" for a in self.answers()),
         )
 
@@ -121,6 +123,8 @@ def _frames(f: Findings) -> dict[str, pl.DataFrame]:
         "scale": scale_table(f.scaling_curves),
         "curve": curve_table(x),
         "serving": serving_table(f.served_tenants),
+        "llm": llm_table(f.gathered),
+        "notebook": notebook_table(f.gathered),
         "costs": cost_table(x, price=f.price),
         "checks": table(_checks(f)),
         "failures": table(f.gathered.failures, FAILURES),

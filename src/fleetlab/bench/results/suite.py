@@ -26,6 +26,8 @@ from fleetlab.bench.results.cells import (
 from fleetlab.bench.results.checks import rows_checks
 from fleetlab.bench.results.costs import COSTS, rows_costs
 from fleetlab.bench.results.latency import LATENCY, SERVING, rows_latency, rows_serving, sum_times
+from fleetlab.bench.results.llm import LLM, rows_llm
+from fleetlab.bench.results.notebook import NOTEBOOK, rows_notebook
 from fleetlab.bench.results.runs import rows_runs
 from fleetlab.bench.results.solo import SoloRates
 from fleetlab.core import Estimate, Provenance, Result
@@ -67,6 +69,8 @@ def suite_result(folder: Path, *, price: float | None = None) -> SuiteResult:
         "mixes": table(_rows_mixes(mixed, solo), MIXES),
         "latency": table(rows_latency(good), LATENCY),
         "serving": table(rows_serving(good), SERVING),
+        "llm": table(rows_llm(good), LLM),
+        "notebook": table(rows_notebook(good), NOTEBOOK),
         "costs": table(rows_costs(good, solo, price), COSTS),
         "runs": table(rows_runs(tries)),
         "checks": table(rows_checks(about, good)),
@@ -216,6 +220,10 @@ def _notes(about: dict[str, Any], good: list[Cell], frames: dict[str, pl.DataFra
         yield "`serving`: latency counts from the scheduled time; where it is not `valid`, the generator was late"
         if serving["unsent"].sum():
             yield "`unsent`: requests that were never sent and would have had the longest latency; not in percentiles"
+    if frames["llm"].height:
+        yield "`llm`: TTFT is from the scheduled time, TPOT is (last - first token) / (n - 1), goodput meets both goals"
+    if frames["notebook"].height:
+        yield "`notebook`: `each_ms` is the mean time to answer, of a training per step; slowdown: over one user alone"
     for row in frames["checks"].filter(pl.col("failed") > 0).iter_rows(named=True):
         yield f"check failed: {row['check']}: {row['failed']} of {row['checked']}, worst: {row['worst']}"
     if frames["costs"].height:

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import torch
 
 from fleetlab.bench.loops import StepLog, closed_loop, open_loop
-from fleetlab.bench.window import summarize_window
+from fleetlab.bench.window import DriveWindow, summarize_window
 from fleetlab.bench.workloads import BenchWorkload, make
 from fleetlab.devices.clock import clock_for
 
@@ -88,13 +88,18 @@ def _run(work: BenchWorkload, device: torch.device, order: dict[str, Any]) -> di
     while (left := order["at"] - time.monotonic()) > 0:
         time.sleep(left)
     used = time.process_time()
-    if "due" in order:
+    drive = getattr(work, "drive", None)
+    if drive is not None:
+        window = DriveWindow(order["at"], opens, closes, closes + TAIL, order.get("seed", 0))
+        summary = {"at": "done", **drive(window)}
+    elif "due" in order:
         due = [order["at"] + t for t in order["due"]]
-        fed = open_loop(work, clock, due=due, until=closes + order["grace"])
+        summary = _summary(open_loop(work, clock, due=due, until=closes + order["grace"]), opens, closes)
     else:
         fed = closed_loop(work, clock, until=closes + TAIL, rest=order["rest"], seed=order["seed"])
+        summary = _summary(fed, opens, closes)
     spent = (time.process_time() - used) / (time.monotonic() - order["at"])
-    return _summary(fed, opens, closes) | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
+    return summary | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
 
 
 def _summary(fed: StepLog, opens: float, closes: float) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 A workload is a dataclass: its fields are its settings with full-size defaults, and `TINY` has those for a CPU. `setup`
 moves it to a device, and `step` enqueues one step and returns its number of items. A workload that `rests` between
-steps has `pause(busy)`: seconds to idle after a step of `busy` seconds. Inputs are generated on the device, so that
-no step waits for the host's memory.
+steps has `pause(busy)`: seconds to idle after a step of `busy` seconds. One with its own loop has `drive(window)`,
+which returns what `summarize_window` does, and results of its own. Inputs are generated on the device, so that no step
+waits for the host's memory.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ BY_NAME = {
     "bert-train": "text:BertTrain",
     "bert-infer": "text:BertInfer",
     "llm-decode": "decoder:LlmDecode",
+    "llm-serve": "llm_serve:LlmServe",
     "launch": "small:Launch",
     "interactive": "small:Interactive",
+    "notebook": "notebook:Notebook",
     "gemm": "stressors:Gemm",
     "hbm": "stressors:Hbm",
     "l2": "stressors:L2",

@@ -6,6 +6,8 @@ the weights are random, as speed does not depend on them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -26,17 +28,37 @@ class DecoderLayer(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
         self.gate_up, self.down = nn.Linear(width, 2 * inner, bias=False), nn.Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One layer for the newest token of each sequence; the last cache position is its own."""
-        batch, width = x.shape
-        heads = self.qkv(rms_norm(x, (width,))).view(batch, self.heads + 2 * self.groups, 1, self.size)
-        q, k, v = heads.split((self.heads, self.groups, self.groups), dim=1)
-        keys[:, :, -1:] = k
-        values[:, :, -1:] = v
-        attended = scaled_dot_product_attention(q, keys, values, enable_gqa=True)
-        x = x + self.out(attended.reshape(batch, width))
+    def project(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values of each row: row, head, size."""
+        rows, width = x.shape
+        heads = self.qkv(rms_norm(x, (width,))).view(rows, self.heads + 2 * self.groups, self.size)
+        return heads.split((self.heads, self.groups, self.groups), dim=1)  # type: ignore[no-any-return]
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The rest of the layer, after attention."""
+        rows, width = x.shape
+        x = x + self.out(attended.reshape(rows, width))
         gate, up = self.gate_up(rms_norm(x, (width,))).chunk(2, dim=-1)
         return x + self.down(silu(gate) * up)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One layer for the newest token of each sequence; the last cache position is its own."""
+        q, k, v = (part[:, :, None] for part in self.project(x))
+        keys[:, :, -1:] = k
+        values[:, :, -1:] = v
+        return self.finish(x, scaled_dot_product_attention(q, keys, values, enable_gqa=True))
+
+
+@contextmanager
+def tensors_on(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Create tensors on a device, with numbers of one type."""
+    torch.set_default_device(device)
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
 
 
 @dataclass
@@ -67,18 +89,13 @@ class LlmDecode(Batched):
 
     def setup(self, device: torch.device) -> None:
         """Generate weights and a full cache on `device`."""
-        torch.set_default_device(device)
-        torch.set_default_dtype(torch.bfloat16)
-        try:
+        with tensors_on(device, torch.bfloat16):
             self.words = nn.Embedding(self.vocabulary, self.width)
             made = (DecoderLayer(self.width, self.heads, self.groups, self.inner) for _ in range(self.layers))
             self.stack = nn.ModuleList(made)
             shape = (self.layers, 2, self.batch, self.groups, self.context, self.width // self.heads)
             self.cache = torch.randn(shape)
             self.tokens = torch.randint(0, self.vocabulary, (self.batch,))
-        finally:
-            torch.set_default_dtype(torch.float32)
-            torch.set_default_device(None)
         self.capture(device)
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Commands that measure: a suite of many cells, one workload alone, and a stress test."""
+"""Commands that measure: a suite of many cells, one workload alone, a stress test, and isolation."""
 
 import sys
 from contextlib import ExitStack
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App
 
-from fleetlab.bench.options import StressOptions, SuiteOptions, WorkloadOptions
+from fleetlab.bench.options import IsolationOptions, StressOptions, SuiteOptions, WorkloadOptions
 from fleetlab.commands.words import FLAT, Json, examples, talk
 
 desk = App()
@@ -17,6 +17,7 @@ desk = App()
     help_epilogue=examples(
         "fleetlab bench suite pairs-mps --out pairs-mps --limit 500",
         "fleetlab bench suite mine.toml --out mine --blocks 5 --seed 1",
+        "fleetlab bench suite llm --out llm",
         "fleetlab bench suite pairs-ts --rehearse --out try",
     )
 )
@@ -75,3 +76,20 @@ def stress(options: Annotated[StressOptions, FLAT], *, json: Json = False) -> No
         out = options.out or Path(stack.enter_context(TemporaryDirectory()))
         run_stress(options, out, progress=talk)
         show(stress_result(out), json=json)
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab bench isolation --out isolation",
+        "fleetlab bench isolation --modes time-slicing,mps --probes memory,faults --out isolation",
+        "fleetlab bench isolation --rehearse --out try",
+    )
+)
+def isolation(options: Annotated[IsolationOptions, FLAT], *, json: Json = False) -> None:
+    """Measure what a tenant can do to its neighbors: memory, faults, performance, information. Run again to resume."""
+    from fleetlab._screen import show
+    from fleetlab.bench.isolation.result import isolation_result
+    from fleetlab.bench.isolation.run import run_isolation
+
+    run_isolation(options, progress=talk)
+    show(isolation_result(options.out), json=json)

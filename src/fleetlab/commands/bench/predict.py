@@ -1,4 +1,4 @@
-"""Commands that predict from measurements: a speed profile for the simulator, and speeds on MIG slices."""
+"""Commands that predict from measurements: a speed profile, the mixes of a plan, and speeds on MIG slices."""
 
 from pathlib import Path
 from typing import Annotated
@@ -80,3 +80,56 @@ def on_slices(folders: list[Path], /, *, model: str | None = None, json: Json = 
     from fleetlab.bench.profile import predict_slices
 
     show(predict_slices(folders, model=model), json=json)
+
+
+@desk.command(
+    name="predict",
+    help_epilogue=examples(
+        "fleetlab bench predict heldout measurements --out predictions.json",
+        "fleetlab bench suite heldout --out heldout",
+        "fleetlab bench compare predictions.json heldout",
+    ),
+)
+def predict_mixes(plan: str, folders: list[Path], /, *, out: Path | None = None, json: Json = False) -> None:
+    """Predict the mixes of a plan before it is measured: the speed of each tenant, with a 90 % interval.
+
+    Parameters
+    ----------
+    plan
+        A plan as in `fleetlab bench suite --help`, or a TOML file.
+    folders
+        Folders of `fleetlab bench suite --out` on the same GPU model, or folders of such; none may contain the plan.
+    out
+        File for the predictions, as `fleetlab bench compare` takes it.
+    """
+    from fleetlab._screen import show
+    from fleetlab.bench.profile.predictions import predict_plan
+    from fleetlab.bench.run import make_plan
+    from fleetlab.core.files import may_create
+
+    may_create(out)
+    talk("fitting the model without each pair: some seconds")
+    made = predict_plan(make_plan(plan), folders)
+    if out:
+        made.save(out)
+        talk(f"saved: {out}")
+    show(made, json=json, most=200)
+
+
+@desk.command(help_epilogue=examples("fleetlab bench compare predictions.json heldout"))
+def compare(predictions: Path, folders: list[Path], /, *, seed: Seed = 0, json: Json = False) -> None:
+    """Compare predictions with the measurement: mean absolute error by mode and number of tenants, with intervals.
+
+    Parameters
+    ----------
+    predictions
+        File of `fleetlab bench predict --out`.
+    folders
+        Folders of `fleetlab bench suite --out` of the predicted plan.
+    seed
+        Seed of the bootstrap intervals.
+    """
+    from fleetlab._screen import show
+    from fleetlab.bench.profile.predictions import compare_predictions
+
+    show(compare_predictions(predictions, folders, seed=seed), json=json, most=200)

@@ -10,7 +10,9 @@ from fleetlab.commands.words import Json, examples, say_saved
 
 desk = App()
 
-Table = Literal["alone", "progress", "mixes", "latency", "serving", "costs", "runs", "checks", "failures"]
+Table = Literal[
+    "alone", "progress", "mixes", "latency", "serving", "llm", "notebook", "costs", "runs", "checks", "failures"
+]
 
 
 @desk.command(

@@ -18,6 +18,7 @@ desk = App()
         "fleetlab bench load http://127.0.0.1:8000 --rate 200 --seconds 30 --slo-ms 15 --out at-200",
         "fleetlab bench load http://127.0.0.1:8000 --arrivals gamma:0.25 --rate 100",
         "fleetlab bench load http://127.0.0.1:8000 --arrivals azure --rate 50",
+        "fleetlab bench load http://127.0.0.1:8000 --dataset azure-conv --rate 10 --goodput ttft:200,tpot:25",
         "fleetlab bench load http://127.0.0.1:8000 --clients 16",
         "fleetlab bench load http://127.0.0.1:8000 --slo-ms 15 --search 10:1000",
     )
@@ -50,6 +51,7 @@ def _submissions(arrivals: str) -> tuple[float, ...] | None:
         "fleetlab bench serve resnet-infer --port 8000",
         "fleetlab bench serve bert-infer --device cpu --tiny --port 0",
         """curl -d '{"seed": 7}' http://127.0.0.1:8000/predict""",
+        "fleetlab bench serve llm-serve --batch 32",
     )
 )
 def serve(options: Annotated[ServeOptions, FLAT]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import resource
 import time
 
 import aiohttp
+import numpy as np
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.load.requests import (
@@ -23,6 +25,7 @@ from fleetlab.serving.load.requests import (
     RequestLog,
 )
 from fleetlab.serving.load.settings import LoadSettings
+from fleetlab.serving.load.tokens import TokenTimes, request_lengths
 
 IDLE = 2.0  # s after which a connection is not reused: servers close idle connections
 SPARE = 64  # open files besides connections
@@ -70,8 +73,7 @@ class Client:
                 # Redirects are not followed: they could lead to another machine.
                 async with self._session.post(self._url, data=self._body(k), allow_redirects=False) as answer:
                     first, status = time.monotonic(), answer.status
-                    while await answer.content.readany():
-                        pass
+                    await self._read(k, answer)
                     done, outcome = time.monotonic(), outcome_of(status)
         except TimeoutError:
             done, outcome = due + self._timeout, TIMEOUT
@@ -84,12 +86,48 @@ class Client:
         finally:
             done = time.monotonic() if math.isnan(done) else done
             self._book.write((due, begun, sent, first, done), (outcome, status, queued))
+            self._ended(k, due)
+
+    async def _read(self, k: int, answer: aiohttp.ClientResponse) -> None:
+        while await answer.content.readany():
+            pass
+
+    def _ended(self, k: int, due: float) -> None:
+        """After a request was recorded."""
 
     def _body(self, k: int) -> bytes:
         first = self._seed + k * self._batch
         if self._batch == 1:
             return b'{"seed":%d}' % first
         return b'{"inputs":[%s]}' % b",".join(b'{"seed":%d}' % (first + i) for i in range(self._batch))
+
+
+class TokenClient(Client):
+    """Sends requests to a language model and reads their tokens as they come."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, settings: LoadSettings, book: RequestLog) -> None:
+        super().__init__(session, url, settings, book)
+        assert settings.dataset is not None
+        self._lengths = request_lengths(settings.dataset, settings.seed)
+        self._flying: dict[int, TokenTimes] = {}
+
+    def _body(self, k: int) -> bytes:
+        _, prompt, output = next(self._lengths)
+        self._flying[k] = TokenTimes(prompt, output)
+        # Lists of tokens are what every such server takes; they are small, so that any vocabulary has them.
+        tokens = np.random.default_rng((self._seed, k)).integers(0, 32, prompt).tolist()
+        about = {"prompt": tokens, "max_tokens": output, "temperature": 0, "ignore_eos": True, "stream": True}
+        return json.dumps(about | {"model": "llm-serve"}).encode()
+
+    async def _read(self, k: int, answer: aiohttp.ClientResponse) -> None:
+        if answer.status == 200:
+            await self._flying[k].read(answer)
+        else:
+            await super()._read(k, answer)
+
+    def _ended(self, k: int, due: float) -> None:
+        t = self._flying.pop(k, None) or TokenTimes(0, 0)
+        self._book.write_tokens(due, (t.prompt, t.output, t.got, t.first, t.last), t.gaps)
 
 
 def outcome_of(status: int) -> int:

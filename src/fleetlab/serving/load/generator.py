@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fleetlab.devices.progress import Progress
-from fleetlab.serving.load.client import Client, raise_file_limit, session
+from fleetlab.serving.load.client import Client, TokenClient, raise_file_limit, session
 from fleetlab.serving.load.requests import RequestLog, Requests
 from fleetlab.serving.load.schedule import ArrivalSchedule
 from fleetlab.serving.load.settings import LoadSettings
@@ -35,6 +38,7 @@ class LoadRun:
     closes: float
     stopped: bool
     notes: tuple[str, ...] = ()
+    gaps: NDArray[np.float64] | None = None  # s between tokens, of requests due in the window
 
 
 def open_loop(settings: LoadSettings, url: str, table: ArrivalSchedule, *, progress: Progress) -> LoadRun:
@@ -52,9 +56,10 @@ def open_loop(settings: LoadSettings, url: str, table: ArrivalSchedule, *, progr
         finally:
             await _end(flying)
 
-    rows, ended = asyncio.run(_send_load(settings, url, send, float(table.due[-1]), progress))
+    book, begin, ended = asyncio.run(_send_load(settings, url, send, float(table.due[-1]), progress))
     closes = table.closes if ended is None else min(table.closes, ended)
-    return LoadRun(rows, table.opens, closes, ended is not None, table.notes)
+    gaps = book.gaps(begin, table.opens, closes)
+    return LoadRun(book.rows(begin), table.opens, closes, ended is not None, table.notes, gaps)
 
 
 def closed_loop(settings: LoadSettings, url: str, *, progress: Progress) -> LoadRun:
@@ -74,34 +79,37 @@ def closed_loop(settings: LoadSettings, url: str, *, progress: Progress) -> Load
         finally:
             await _end(clients)
 
-    rows, ended = asyncio.run(_send_load(settings, url, send, until, progress))
+    book, begin, ended = asyncio.run(_send_load(settings, url, send, until, progress))
+    rows = book.rows(begin)
     closes, notes = until if ended is None else min(until, ended), tuple[str, ...]()
     if len(rows.done) == settings.limit and rows.done.max() < closes:
         closes, notes = float(rows.done.max()), (f"ended after {settings.limit:,} requests",)
-    return LoadRun(rows, settings.warmup, closes, ended is not None, notes)
+    gaps = book.gaps(begin, settings.warmup, closes)
+    return LoadRun(rows, settings.warmup, closes, ended is not None, notes, gaps)
 
 
 async def _send_load(
     settings: LoadSettings, url: str, send: Send, last: float, progress: Progress
-) -> tuple[Requests, float | None]:
-    """Return the requests, and the time at which the user stopped it, if so."""
+) -> tuple[RequestLog, float, float | None]:
+    """Return the requests, the start, and the time at which the user stopped it, if so."""
     raise_file_limit(settings.connections)
     book = RequestLog()
     async with session() as connections:
         await wait_until_ready(connections, url, progress)
         _freeze_gc()
         begin = time.monotonic() + LEAD
-        sending = asyncio.ensure_future(send(Client(connections, url, settings, book), begin))
+        kind = Client if settings.dataset is None else TokenClient
+        sending = asyncio.ensure_future(send(kind(connections, url, settings, book), begin))
         saying = asyncio.create_task(_report_progress(book, begin, last, progress))
         with _stoppable(sending):
             try:
                 await sending
             except asyncio.CancelledError:
-                return book.rows(begin), time.monotonic() - begin
+                return book, begin, time.monotonic() - begin
             finally:
                 saying.cancel()
                 gc.unfreeze()
-    return book.rows(begin), None
+    return book, begin, None
 
 
 def _freeze_gc() -> None:

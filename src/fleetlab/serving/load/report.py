@@ -18,6 +18,7 @@ from fleetlab.serving.load import intervals
 from fleetlab.serving.load.generator import LoadRun
 from fleetlab.serving.load.requests import ANSWERED, FAILED, OUTCOMES, REFUSED, STOPPED, TIMEOUT, Requests
 from fleetlab.serving.load.settings import LoadSettings
+from fleetlab.serving.load.tokens import TokenReport, parse_goals
 from fleetlab.stats import Interval
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
@@ -46,6 +47,7 @@ class LoadReport:
     steady: bool | None
     stopped: bool
     notes: tuple[str, ...]
+    tokens: TokenReport | None = None
 
     @property
     def lag(self) -> dict[str, float]:
@@ -117,6 +119,7 @@ class LoadReport:
             "steady": self.steady,
             "stopped": self.stopped,
             "queued": int(self.due.queued.sum()),
+            "tokens": None if self.tokens is None else self.tokens.to_json(self.opens, self.closes),
             "timeline": self.timeline(),
             "notes": list(self.notes),
         }
@@ -146,8 +149,15 @@ def report(settings: LoadSettings, url: str, driven: LoadRun) -> LoadReport:
         steady=intervals.steady(due.due, done, timed, opens, closes, by_timetable=settings.is_open),
         stopped=driven.stopped,
         notes=(),
+        tokens=None
+        if settings.dataset is None
+        else TokenReport(due, Histogram.of(driven.gaps if driven.gaps is not None else []), _goals(settings)),
     )
     return replace(load, notes=(*_warnings(load), *driven.notes))
+
+
+def _goals(settings: LoadSettings) -> dict[str, float]:
+    return parse_goals(settings.goals) if settings.goals else {}
 
 
 def _warnings(load: LoadReport) -> list[str]:

@@ -37,6 +37,8 @@ class Requests:
     outcome: NDArray[np.int8]
     status: NDArray[np.int16]  # HTTP status; 0 if none
     queued: NDArray[np.bool_]  # waited for a connection
+    # Of a language model: tokens of prompt and output, that came; when the first and the last came. Else no columns.
+    tokens: NDArray[np.float64]
 
     def where(self, mask: NDArray[Any]) -> Requests:
         """Select requests."""
@@ -61,6 +63,8 @@ class RequestLog:
     def __init__(self) -> None:
         self._times = array("d")  # five per request
         self._ends = array("h")  # three per request
+        self._tokens = array("d")  # five per request, if it has tokens
+        self._gaps = array("d")  # due time and s between two tokens, in turn
 
     def __len__(self) -> int:
         return len(self._ends) // 3
@@ -70,6 +74,17 @@ class RequestLog:
         self._times.extend(times)
         self._ends.extend(ends)
 
+    def write_tokens(self, due: float, tokens: tuple[float, float, float, float, float], gaps: list[float]) -> None:
+        """Add the tokens of the request that `write` added last."""
+        self._tokens.extend(tokens)
+        for gap in gaps:
+            self._gaps.extend((due, gap))
+
+    def gaps(self, begin: float, opens: float, closes: float) -> NDArray[np.float64]:
+        """Times between two tokens of a request that was due in a window."""
+        due, gaps = np.array(self._gaps).reshape(-1, 2).T
+        return np.asarray(gaps[(due - begin >= opens) & (due - begin < closes)])
+
     def rows(self, begin: float) -> Requests:
         """All requests, with times relative to `begin`."""
         times = np.array(self._times).reshape(-1, 5) - begin
@@ -77,4 +92,8 @@ class RequestLog:
         order = np.argsort(times[:, 0], kind="stable")
         due, begun, sent, first, done = times[order].T
         outcome, status, queued = ends[order].T
-        return Requests(due, begun, sent, first, done, outcome.astype(np.int8), status, queued.astype(bool))
+        tokens = np.array(self._tokens).reshape(len(self), -1) if len(self) else np.empty((0, 0))
+        if tokens.shape[1]:
+            tokens[:, 3:] -= begin
+        ends_ = outcome.astype(np.int8), status, queued.astype(bool)
+        return Requests(due, begun, sent, first, done, *ends_, tokens[order])

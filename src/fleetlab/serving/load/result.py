@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,14 @@ def _load(about: dict[str, Any]) -> tuple[list[Estimate], dict[str, pl.DataFrame
     numbers = [
         *([Estimate.exact("offered", rates["offered"], "/s")] if is_open else []),
         *(_estimate(name, rates[name], "/s") for name in ("answered", "goodput") if rates[name]),
-        *_latencies(rows),
+        *(_tokens(about["tokens"]) if about.get("tokens") else _latencies(rows)),
         *(_estimate(name, about["shares"][name], "%", times=100) for name in ("refused", "failed")),
         *([Estimate.exact("generator lag, P99", 1000 * about["lag"]["p99"], "ms")] if is_open else []),
     ]
     frames = {
         "requests": _counts(about),
         "latency": pl.DataFrame(rows, schema=LATENCY),
+        **({"tokens": pl.DataFrame(_token_rows(about["tokens"]), schema=TOKENS)} if about.get("tokens") else {}),
         "timeline": pl.DataFrame([_second(row) for row in about["timeline"]], schema=TIMELINE),
         "how": pl.DataFrame(_how(about), schema={"how": pl.String, "it_was": pl.String}, orient="row"),
     }
@@ -96,16 +97,42 @@ def _percentiles(about: dict[str, Any]) -> list[dict[str, Any]]:
     for kind, told in about["percentiles"].items():
         n = sum(about["histograms"][kind]["counts"])
         for name, found in told.items():
-            why = found if isinstance(found, str) else None
-            value, low, high = (None, None, None) if why else (1000 * x for x in found)
-            row = {"of": OF[kind], "requests": n, "percentile": name.upper()}
-            rows.append(row | {"ms": value, "low": low, "high": high, "why": why})
+            rows.append({"of": OF[kind], "requests": n, "percentile": name.upper(), **_in_ms(found)})
     return rows
 
 
 def _latencies(rows: list[dict[str, Any]]) -> list[Estimate]:
     known = [row for row in rows if row["of"] == OF["answers"] and row["ms"] is not None]
     return [Estimate(f"{row['percentile']} latency", row["ms"], row["low"], row["high"], "ms") for row in known]
+
+
+TOKENS = {"metric": pl.String, "n": pl.Int64, "percentile": pl.String} | {k: LATENCY[k] for k in list(LATENCY)[3:]}
+
+
+def _token_rows(about: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"metric": name.upper(), "n": about["counts"][name], "percentile": p.upper(), **_in_ms(found)}
+        for name, told in about["percentiles"].items()
+        for p, found in told.items()
+    ]
+
+
+def _in_ms(found: Sequence[float] | str) -> dict[str, Any]:
+    if isinstance(found, str):
+        return {"ms": None, "low": None, "high": None, "why": found}
+    value, low, high = (1000 * x for x in found)
+    return {"ms": value, "low": low, "high": high, "why": None}
+
+
+def _tokens(about: dict[str, Any]) -> Iterator[Estimate]:
+    yield Estimate.exact("output tokens", about["per_s"]["output"], "/s")
+    for row in _token_rows(about):
+        if row["ms"] is not None and row["percentile"] in ("P50", "P99"):
+            yield Estimate(f"{row['metric']} {row['percentile']}", row["ms"], row["low"], row["high"], "ms")
+    if about["goodput"]:
+        goals = ", ".join(f"{name.upper()} {1000 * goal:g} ms" for name, goal in about["goals"].items())
+        yield _estimate(f"goodput within {goals}", about["goodput"], "/s")
+        yield _estimate("requests within the goals", about["good"], "%", times=100)
 
 
 def _counts(about: dict[str, Any]) -> pl.DataFrame:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.bench.arrivals import arrivals
+from fleetlab.bench.llm.trace import read_trace
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.load.settings import LoadSettings
+from fleetlab.serving.load.tokens import request_lengths
 
 Floats = NDArray[np.float64]
 DISTRIBUTIONS = "poisson, gamma:B (bursty if B is below 1) and uniform"
@@ -53,7 +56,7 @@ def arrival_schedule(settings: LoadSettings) -> ArrivalSchedule:
 def is_replay(settings: LoadSettings) -> bool:
     """Whether arrivals are replayed from a list rather than generated."""
     return settings.times is not None or not (
-        settings.arrivals in ("poisson", "uniform") or settings.arrivals.startswith("gamma:")
+        settings.arrivals in ("poisson", "uniform", "dataset") or settings.arrivals.startswith("gamma:")
     )
 
 
@@ -61,6 +64,8 @@ def _generated(settings: LoadSettings, end: float) -> Floats:
     if settings.scale is not None:
         msg = "--scale applies only to arrivals from a file or a trace"
         raise BenchError(msg, hint="set --rate instead")
+    if settings.arrivals == "dataset":
+        return _of_dataset(settings, end)
     if settings.rate is None:
         msg = "no rate given"
         raise BenchError(msg, hint="--rate 50, or --clients 8 for a closed loop")
@@ -68,6 +73,14 @@ def _generated(settings: LoadSettings, end: float) -> Floats:
     if settings.arrivals == "uniform":
         return np.arange(1, math.ceil(end * settings.rate) + 1) / settings.rate
     return arrivals(settings.rate, end, seed=settings.seed, burstiness=_burstiness(settings.arrivals))
+
+
+def _of_dataset(settings: LoadSettings, end: float) -> Floats:
+    """Arrivals of a dataset at its own rate, or at the given one."""
+    assert settings.dataset is not None
+    speed = settings.rate / read_trace(settings.dataset).rate if settings.rate is not None else 1.0
+    due = (at / speed for at, _, _ in request_lengths(settings.dataset, settings.seed))
+    return np.array(list(takewhile(lambda at: at < end, islice(due, settings.limit))))
 
 
 def _burstiness(words: str) -> float:

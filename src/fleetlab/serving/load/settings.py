@@ -27,6 +27,8 @@ class LoadSettings:
     timeout: float = 10.0  # s after the scheduled time
     batch: int = 1  # inputs per request
     slo: float | None = None  # s, latency goal
+    dataset: str | None = None  # lengths of requests to a language model
+    goals: str | None = None  # such as ttft:200,tpot:50, in ms
     lag: float = 1e-3  # s, maximum P99 lag of the generator
     seed: int = 0
 
@@ -39,6 +41,12 @@ class LoadSettings:
         if self.clients is not None and (self.rate is not None or self.times is not None or self.arrivals != "poisson"):
             msg = "a closed loop has neither a rate nor arrivals"
             raise BenchError(msg, hint="--clients for a closed loop, --rate or --arrivals for an open one")
+        if self.dataset is None and (self.goals is not None or self.arrivals == "dataset"):
+            msg = "goals of tokens and arrivals of a dataset need a dataset"
+            raise BenchError(msg, hint="--dataset azure-conv")
+        if self.dataset is not None and self.batch > 1:
+            msg = "a request to a language model has one input"
+            raise BenchError(msg, hint="omit --batch")
         if self.rate is not None and self.scale is not None:
             msg = "--rate and --scale exclude each other"
             raise BenchError(msg, hint="--rate 50 sets the mean rate, --scale 2 doubles the speed")
@@ -81,7 +89,7 @@ class LoadOptions:
         Requests per second (open loop: they do not wait for answers).
     arrivals
         Inter-arrival times: poisson; gamma:B, bursty if B is below 1; uniform; a file with one time in s per line; or
-        a TRACE, whose submission times are replayed (with `fleetlab bench load`).
+        a TRACE, whose submission times are replayed (with `fleetlab bench load`); dataset: those of --dataset.
     scale
         Speed-up of the arrivals of a file or a trace; --rate sets their mean rate instead.
     clients
@@ -92,6 +100,11 @@ class LoadOptions:
         Seconds of the same load before the measurement.
     slo_ms
         Latency goal in milliseconds; goodput counts the answers within it.
+    dataset
+        Send requests to a language model (/v1/completions) and read their tokens, with the lengths of azure-conv,
+        azure-code, a CSV file with their columns, or random:INPUT,OUTPUT tokens.
+    goodput
+        Goals of such requests in ms, as ttft:200,tpot:50; there are ttft, tpot and e2el. Goodput counts what meets all.
     search
         LOW:HIGH: search the highest rate at which --percentile is within --slo-ms and fewer than 1 in 1,000 fail.
     percentile
@@ -125,6 +138,8 @@ class LoadOptions:
     seconds: float = 10.0
     warmup: float = 1.0
     slo_ms: float | None = None
+    dataset: str | None = None
+    goodput: str | None = None
     search: str | None = None
     percentile: float = 99.0
     within: float = 0.05
@@ -141,4 +156,4 @@ class LoadOptions:
         """The settings of the load, with the times of a trace to replay."""
         same = {f.name: getattr(self, f.name) for f in fields(LoadSettings) if hasattr(self, f.name)}
         slo = None if self.slo_ms is None else self.slo_ms / 1000
-        return LoadSettings(**same, times=times, slo=slo, lag=self.lag_ms / 1000)
+        return LoadSettings(**same, times=times, slo=slo, goals=self.goodput, lag=self.lag_ms / 1000)

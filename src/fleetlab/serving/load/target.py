@@ -17,7 +17,7 @@ STARTS = 120.0  # s for a server to become ready
 SILENT = 2.0  # s to wait for an answer of /ready
 
 
-def loopback(url: str, *, batch: int = 1) -> str:
+def loopback(url: str, *, path: str = "/predict") -> str:
     """The URL with a numeric address, so that a name cannot resolve elsewhere later.
 
     >>> loopback("http://127.0.0.1:8000")
@@ -31,7 +31,7 @@ def loopback(url: str, *, batch: int = 1) -> str:
                 msg, hint="load is sent only to 127.0.0.1, ::1 or localhost: run it on the server's machine"
             )
     host = f"[{number}]" if ":" in number else number
-    path = parts.path if parts.path not in ("", "/") else "/predict" if batch == 1 else "/predict/batch"
+    path = parts.path if parts.path not in ("", "/") else path
     return parts._replace(netloc=f"{host}:{parts.port or 80}", path=path, fragment="").geturl()
 
 

@@ -6,8 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+from prometheus_client.registry import Collector
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,13 +17,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fleetlab.serving.server.batcher import Batcher, PendingPrediction, Prediction
 from fleetlab.serving.server.counts import ServerCounts
 from fleetlab.serving.server.errors import RequestError, client_gone, error_body
+from fleetlab.serving.server.generator import TokenGenerator
 from fleetlab.serving.server.hosts import KnownHosts
 from fleetlab.serving.server.inputs import parse_inputs
 from fleetlab.serving.server.limits import ServerLimits
 from fleetlab.serving.server.metrics import ServerMetrics, exposition
-
-if TYPE_CHECKING:
-    from fleetlab.serving.server.models import InferenceEngine
 
 Headers = list[tuple[bytes, bytes]]
 JSON = (b"content-type", b"application/json")
@@ -37,10 +37,10 @@ class ServerState:
     device: str
     limits: ServerLimits
     counts: ServerCounts
-    batcher: Batcher
+    batcher: Batcher | TokenGenerator
     draining: bool = False
 
-    def engine(self) -> InferenceEngine:
+    def engine(self) -> Any:  # noqa: ANN401  of a batcher or of a generator
         """Return the engine, or raise an error if the server is loading or stopping."""
         if self.draining:
             msg = "the server is shutting down"
@@ -54,13 +54,13 @@ class ServerState:
 class PredictRoute:
     """`POST /predict` and, with `many`, `POST /predict/batch`."""
 
-    def __init__(self, desk: ServerState, *, many: bool) -> None:
-        self._desk, self._many = desk, many
+    def __init__(self, desk: ServerState, batcher: Batcher, *, many: bool) -> None:
+        self._desk, self._batcher, self._many = desk, batcher, many
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer and count a request."""
         if scope["method"] != "POST":
-            await _method_not_allowed(scope, send, b"POST")
+            await method_not_allowed(scope, send, b"POST")
             return
         began, counts = time.monotonic(), self._desk.counts
         counts.begin()
@@ -75,9 +75,9 @@ class PredictRoute:
         counts.end(why, time.monotonic() - began)
         close = [CLOSE] if self._desk.draining or why == "slow" else []
         if not isinstance(answer, RequestError):
-            await _send(send, 200, _body(answer, many=self._many), close)
+            await send_json(send, 200, _body(answer, many=self._many), close)
         elif why != "gone":
-            await _send(send, answer.status, answer.body(), [*answer.headers(), *close])
+            await send_json(send, answer.status, answer.body(), [*answer.headers(), *close])
 
     async def _predict_or_error(self, scope: Scope, receive: Receive) -> list[Prediction] | RequestError:
         try:
@@ -94,28 +94,29 @@ class PredictRoute:
             raise RequestError(msg, "connections", hint="use fewer connections, and reuse them")
         engine = desk.engine()
         desk.batcher.room_for(1)  # before the body is read, which costs time
-        body, kind = await self._read(scope, receive)
+        body, kind = await read_body(scope, receive, desk.limits)
         inputs = parse_inputs(body, kind, engine.shape, many=self._many, most=desk.limits.queue)
         desk.engine()  # a shutdown may have begun meanwhile
-        ask: PendingPrediction = desk.batcher.put(inputs)
+        ask: PendingPrediction = self._batcher.put(inputs)
         desk.counts.accepted += 1
         scope[GONE] = ask.client_gone
         return await ask.done
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[bytes, bytes]:
-        """Read the body and its content type."""
-        limits, kind = self._desk.limits, b""
-        for name, value in scope["headers"]:
-            if name == b"content-type":
-                kind = value
-            elif name == b"content-length" and int(value) > limits.most_bytes:
-                raise _too_large(limits)
-        try:
-            async with asyncio.timeout(limits.body_timeout):
-                return await _whole(receive, limits), kind
-        except TimeoutError:
-            msg = f"the body did not arrive within {limits.body_timeout:g} s"
-            raise RequestError(msg, "slow", hint="send it at once") from None
+
+async def read_body(scope: Scope, receive: Receive, limits: ServerLimits) -> tuple[bytes, bytes]:
+    """Read the body and its content type, within the limits."""
+    kind = b""
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            kind = value
+        elif name == b"content-length" and int(value) > limits.most_bytes:
+            raise _too_large(limits)
+    try:
+        async with asyncio.timeout(limits.body_timeout):
+            return await _whole(receive, limits), kind
+    except TimeoutError:
+        msg = f"the body did not arrive within {limits.body_timeout:g} s"
+        raise RequestError(msg, "slow", hint="send it at once") from None
 
 
 async def _whole(receive: Receive, limits: ServerLimits) -> bytes:
@@ -145,7 +146,8 @@ def _body(answers: Sequence[Prediction], *, many: bool) -> bytes:
     return b'{"answers": [%b]}' % rows if many else rows
 
 
-async def _send(send: Send, status: int, body: bytes, headers: Headers) -> None:
+async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
+    """Send a whole response."""
     headers = [JSON, (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -160,17 +162,28 @@ class GetRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or return the error."""
         if scope["method"] not in ("GET", "HEAD"):
-            await _method_not_allowed(scope, send, b"GET")
+            await method_not_allowed(scope, send, b"GET")
             return
         try:
             await self._say()(scope, receive, send)
         except RequestError as e:
-            await _send(send, e.status, e.body(), e.headers())
+            await send_json(send, e.status, e.body(), e.headers())
 
 
-def app(desk: ServerState, hosts: KnownHosts) -> ASGIApp:
-    """All routes, for known hosts; a plain router, because middleware costs a tenth of each request."""
-    metrics = exposition([ServerMetrics(desk.counts, lambda: len(desk.batcher))])
+def predict_routes(desk: ServerState, batcher: Batcher) -> list[Route]:
+    """Routes of a server of predictions."""
+    return [
+        Route("/predict", PredictRoute(desk, batcher, many=False)),
+        Route("/predict/batch", PredictRoute(desk, batcher, many=True)),
+    ]
+
+
+def app(desk: ServerState, hosts: KnownHosts, own: list[Route], books: Sequence[Collector] = ()) -> ASGIApp:
+    """The model's `own` routes and those of every server, for known hosts.
+
+    A plain router, because middleware costs a tenth of each request.
+    """
+    metrics = exposition([ServerMetrics(desk.counts, lambda: len(desk.batcher)), *books])
 
     def ready() -> Response:
         desk.engine()
@@ -180,14 +193,13 @@ def app(desk: ServerState, hosts: KnownHosts) -> ASGIApp:
         return JSONResponse({"ready": True})
 
     routes = [
-        Route("/predict", PredictRoute(desk, many=False)),
-        Route("/predict/batch", PredictRoute(desk, many=True)),
+        *own,
         Route("/health", GetRoute(lambda: JSONResponse({"alive": True}))),
         Route("/ready", GetRoute(ready)),
         Route("/stats", GetRoute(lambda: JSONResponse(_about(desk)))),
         Route("/metrics", GetRoute(lambda: Response(metrics(), media_type="text/plain; version=0.0.4"))),
     ]
-    router = Router(routes, redirect_slashes=False, default=_not_found)
+    router = Router(routes, redirect_slashes=False, default=partial(_not_found, [route.path for route in routes]))
 
     async def known(scope: Scope, receive: Receive, send: Send) -> None:
         host = next((value for name, value in scope["headers"] if name == b"host"), None)
@@ -201,24 +213,25 @@ def _about(desk: ServerState) -> dict[str, Any]:
     return {
         "work": desk.work,
         "device": desk.device,
-        "how": engine.how if engine else "",
+        "how": desk.batcher.how,
         "ready": engine is not None and not desk.draining,
         "queue": len(desk.batcher),
         **desk.counts.about(),
-        **(engine.memory() if engine else {}),
+        **desk.batcher.about(),
     }
 
 
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    hint = "/predict, /predict/batch, /health, /ready, /stats or /metrics"
-    await _send(send, 404, error_body("not found", hint, "address"), [])
+async def _not_found(paths: list[str], scope: Scope, receive: Receive, send: Send) -> None:
+    hint = f"{', '.join(paths[:-1])} or {paths[-1]}"
+    await send_json(send, 404, error_body("not found", hint, "address"), [])
 
 
 async def _unknown_host(scope: Scope, receive: Receive, send: Send) -> None:
     hint = "use the printed address; --allow-host NAME adds a name"
-    await _send(send, 421, error_body("not a host name of this server", hint, "host"), [CLOSE])
+    await send_json(send, 421, error_body("not a host name of this server", hint, "host"), [CLOSE])
 
 
-async def _method_not_allowed(scope: Scope, send: Send, allowed: bytes) -> None:
+async def method_not_allowed(scope: Scope, send: Send, allowed: bytes) -> None:
+    """Refuse a method."""
     error = f"{scope['path']} does not allow {scope['method']}"
-    await _send(send, 405, error_body(error, f"use {allowed.decode()}", "method"), [(b"allow", allowed)])
+    await send_json(send, 405, error_body(error, f"use {allowed.decode()}", "method"), [(b"allow", allowed)])

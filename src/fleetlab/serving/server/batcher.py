@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.server.counts import ServerCounts
@@ -93,6 +93,15 @@ class Batcher:
     def idle(self) -> bool:
         """Whether the queue is empty and nothing is computed."""
         return not self._queue and self._under_way is None
+
+    @property
+    def how(self) -> str:
+        """How steps run: as a CUDA graph, or eagerly."""
+        return self.engine.how if self.engine else ""
+
+    def about(self) -> dict[str, Any]:
+        """GPU memory, for /stats."""
+        return self.engine.memory() if self.engine else {}
 
     def room_for(self, count: int) -> None:
         """Raise an error if the queue has no room for so many inputs."""
@@ -178,7 +187,7 @@ class Batcher:
             try:
                 classes = engine.classes([ask.inputs[k] for ask, k in batch])
             except Exception as e:  # a batch that fails must not end the server
-                classes = _model_error(e)
+                classes = model_error(e)
             ended = time.monotonic()
             self._under_way = None
             self._in_loop(self._deliver, batch, classes, began, ended)
@@ -227,7 +236,8 @@ class Batcher:
             self._over = True
 
 
-def _model_error(e: Exception) -> RequestError:
+def model_error(e: Exception) -> RequestError:
+    """The error of a request whose computation failed."""
     import torch
 
     text = (str(e).splitlines() or [""])[0][:300]

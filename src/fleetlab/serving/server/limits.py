@@ -16,7 +16,7 @@ class ServerLimits:
     Parameters
     ----------
     batch
-        Maximum batch size.
+        Maximum batch size; of a language model the sequences in its cache.
     wait
         Milliseconds that the oldest input waits for others to form a batch.
     queue
@@ -64,7 +64,7 @@ class ServedWork:
     Parameters
     ----------
     work
-        resnet-infer, bert-infer, or your own as module:Class.
+        resnet-infer, bert-infer, llm-serve (a language model), or your own as module:Class.
     """
 
     work: str

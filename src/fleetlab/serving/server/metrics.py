@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from fleetlab.bench.histogram import GROWTH, LAST, LOWEST
 from fleetlab.serving.server.counts import LatencyCounter, ServerCounts
+from fleetlab.serving.server.generator import TokenGenerator
 
 EDGES = [m * 10.0**e for e in range(-4, 2) for m in (1, 2.5, 5)]  # s, 0.1 ms to 50 s
 # The last fine bucket below each edge: an edge inside a bucket counts up to 0.2 % too low, never too high.
@@ -40,6 +41,25 @@ class ServerMetrics(Collector):
         yield GaugeMetricFamily(PREFIX + "in_flight_requests", "Requests not yet answered.", value=c.in_flight)
 
 
+class GeneratorMetrics(Collector):
+    """Tokens, requests and the cache of a language model, under the names of vLLM behind our prefix."""
+
+    def __init__(self, generator: TokenGenerator) -> None:
+        self._generator = generator
+
+    def collect(self) -> Iterator[Metric]:
+        """Now."""
+        tokens, load = self._generator.tokens, self._generator.load()
+        yield CounterMetricFamily(PREFIX + "prompt_tokens", "Tokens of prompts.", value=tokens.prompt_tokens)
+        yield CounterMetricFamily(PREFIX + "generation_tokens", "Tokens of output.", value=tokens.generation_tokens)
+        yield GaugeMetricFamily(PREFIX + "num_requests_running", "Requests in the cache.", value=load["running"])
+        yield GaugeMetricFamily(PREFIX + "num_requests_waiting", "Requests that wait.", value=load["waiting"])
+        used = load["kv_tokens"] / max(load["kv_capacity"], 1)
+        yield GaugeMetricFamily(PREFIX + "kv_cache_usage_ratio", "Tokens in the cache over its size.", value=used)
+        yield _histogram("time_to_first_token", tokens.ttft)
+        yield _histogram("time_per_output_token", tokens.tpot)
+
+
 def _histogram(name: str, times: LatencyCounter) -> Metric:
     below = np.concatenate(([0], np.cumsum(np.array(times.counts, np.int64))))
     buckets = [(_number(edge), float(below[k])) for edge, k in zip(EDGES, _BELOW, strict=True)]
@@ -47,6 +67,8 @@ def _histogram(name: str, times: LatencyCounter) -> Metric:
         "queue": "Queueing time of an input.",
         "compute": "Compute time of a batch.",
         "total": "Time of a request.",
+        "time_to_first_token": "Time from the arrival of a request to its first token.",
+        "time_per_output_token": "Time between tokens of a request.",
     }
     return HistogramMetricFamily(
         f"{PREFIX}{name}_seconds", help_[name], buckets=[*buckets, ("+Inf", float(times.n))], sum_value=times.sum

@@ -7,6 +7,7 @@ and in bf16 they would decide between two close scores.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from fleetlab.bench.llm.engine import DecodeEngine
 from fleetlab.bench.single.settings import parse_settings, torch_device
 from fleetlab.bench.workloads import make
 from fleetlab.bench.workloads.cuda_graph import capture_graph
@@ -100,7 +102,7 @@ def servable(name: str, *, tiny: bool, settings: dict[str, Any]) -> ServedModel:
     if all(hasattr(work, part) for part in ("shape", "load", "classes")):
         return cast("ServedModel", work)
     msg = f"workload cannot be served: `{name}`"
-    raise BenchError(msg, hint="resnet-infer, bert-infer, or your own class with shape, load and classes")
+    raise BenchError(msg, hint="resnet-infer, bert-infer, llm-serve, or your own class with shape, load and classes")
 
 
 class InferenceEngine:
@@ -200,12 +202,28 @@ def _murmur_mix(x: Tensor) -> Tensor:
     return x ^ (x >> 16)
 
 
+def load_decoder(*, tiny: bool, words: Sequence[str], device: str, seed: int, batch: int) -> DecodeEngine:
+    """Make a warm language model with `batch` slots."""
+    settings = parse_settings("llm-serve", words)
+    if "slots" in settings:
+        msg = "the slots of a server are its batch size"
+        raise BenchError(msg, hint="use --batch")
+    work: Any = make("llm-serve", tiny=tiny, **settings | {"slots": batch})
+    work.setup(_seeded_device(device, seed))
+    return DecodeEngine(work.model, budget=work.budget, queue=sys.maxsize)  # the server has its own limit
+
+
 def load_engine(name: str, *, tiny: bool, words: Sequence[str], device: str, seed: int, batch: int) -> InferenceEngine:
     """Make a warm engine; `words` are settings of the workload as KEY=VALUE."""
-    torch.set_num_threads(1)
     settings = parse_settings(name, words)
-    model, where = servable(name, tiny=tiny, settings=settings), torch_device(device)
+    model, where = servable(name, tiny=tiny, settings=settings), _seeded_device(device, seed)
+    return InferenceEngine(model, where, batch=batch, graph=settings.get("graph", True))
+
+
+def _seeded_device(device: str, seed: int) -> torch.device:
+    torch.set_num_threads(1)
+    where = torch_device(device)
     if where.type == "cuda":
         torch.cuda.set_device(where.index or 0)  # plain `cuda` has no index and means the first GPU
     torch.manual_seed(seed)
-    return InferenceEngine(model, where, batch=batch, graph=settings.get("graph", True))
+    return where

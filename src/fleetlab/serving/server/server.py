@@ -24,6 +24,7 @@ from fleetlab.serving.server.hosts import KnownHosts
 from fleetlab.serving.server.limits import ServeOptions, ServerLimits
 
 IDLE = 75  # s of keep-alive: longer than that of clients, so that no request meets a closing connection
+LANGUAGE_MODEL = "llm-serve"  # the workload that generates tokens
 LAST = 2.0  # s to write the last answers, and for the thread to end
 
 
@@ -54,8 +55,8 @@ def serve(options: ServeOptions, *, progress: Progress = print_progress) -> None
 def _load(work: str, **how: Any) -> Any:  # noqa: ANN401
     # Importing torch takes seconds: in the background, while /health answers already.
     with large_import():
-        from fleetlab.serving.server.models import load_engine
-    return load_engine(work, **how)
+        from fleetlab.serving.server.models import load_decoder, load_engine
+    return load_decoder(**how) if work == LANGUAGE_MODEL else load_engine(work, **how)
 
 
 class ServerRun:
@@ -85,12 +86,14 @@ class ServerRun:
         """Serve from the first connection to the last."""
         from fleetlab.serving.server.app import ServerState
         from fleetlab.serving.server.batcher import Batcher
+        from fleetlab.serving.server.generator import TokenGenerator
 
         loop, self._stop_requested = asyncio.get_running_loop(), asyncio.Event()
         self._signals = 0
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        self._batcher = Batcher(self._limits, self.counts, loop)
+        kind = TokenGenerator if self._about["work"] == LANGUAGE_MODEL else Batcher
+        self._batcher: Batcher | TokenGenerator = kind(self._limits, self.counts, loop)
         desk = ServerState(self._about["work"], self._about["device"], self._limits, self.counts, self._batcher)
         server = self._server(desk)
         serving = loop.create_task(server.serve(sockets=[self._door]))
@@ -105,8 +108,11 @@ class ServerRun:
     def _server(self, desk: Any) -> Any:  # noqa: ANN401
         import uvicorn
 
-        from fleetlab.serving.server.app import app
+        from fleetlab.serving.server.app import app, predict_routes
+        from fleetlab.serving.server.completions import completion_routes
         from fleetlab.serving.server.connections import Connection
+        from fleetlab.serving.server.generator import TokenGenerator
+        from fleetlab.serving.server.metrics import GeneratorMetrics
 
         class Server(uvicorn.Server):
             @contextlib.contextmanager
@@ -115,8 +121,14 @@ class ServerRun:
                 yield
 
         http: Any = partial(Connection, limits=self._limits, counts=self.counts)
+        batcher = self._batcher
+        served = (
+            app(desk, self._hosts, completion_routes(desk, batcher), [GeneratorMetrics(batcher)])
+            if isinstance(batcher, TokenGenerator)
+            else app(desk, self._hosts, predict_routes(desk, batcher))
+        )
         config = uvicorn.Config(
-            app(desk, self._hosts),
+            served,
             http=http,
             loop="asyncio",
             ws="none",

@@ -1,0 +1,69 @@
+"""Language models and notebooks over all suites: by mode, number of servers or users, and neighbors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from fleetlab.bench.analysis.folders import BASELINE
+from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.suite_data import SuiteData, mode_name
+from fleetlab.bench.analysis.wording import count_noun
+from fleetlab.bench.results.cells import Cell, table
+from fleetlab.bench.results.llm import LLM, rows_llm
+from fleetlab.bench.results.notebook import NOTEBOOK, rows_notebook
+
+ENOUGH = 0.9  # fraction of requests within the goals; named in the finding
+
+
+def _cells(g: SuiteData) -> list[Cell]:
+    """Cells by mode; the mode has the limits of the tenants, so their names need none."""
+    return [{"stage": m.mode, "tenants": [t.about | {"seat": t.name} for t in m.tenants]} for m in g.meetings]
+
+
+def llm_table(g: SuiteData) -> pl.DataFrame:
+    """Servers of language models: TTFT, TPOT and goodput."""
+    rows = sorted(
+        rows_llm(_cells(g)), key=lambda r: (r["beside"] != "", r["servers"], r["beside"], mode_order(r["stage"]))
+    )
+    return table(rows, LLM).rename({"stage": "mode"})
+
+
+def notebook_table(g: SuiteData) -> pl.DataFrame:
+    """Users of notebooks: time to answer, over that of one user alone without MPS."""
+    rows = rows_notebook(_cells(g), baseline=BASELINE)
+    return table(
+        sorted(rows, key=lambda r: (r["beside"], r["users"], mode_order(r["stage"]), r["cell"])), NOTEBOOK
+    ).rename({"stage": "mode"})
+
+
+def user_findings(llm: pl.DataFrame, notebook: pl.DataFrame) -> Iterator[str]:
+    """How many servers of a language model meet their goals, and how much longer users of notebooks wait."""
+    yield from _server_findings(llm.iter_rows(named=True))
+    yield from _user_findings(notebook.iter_rows(named=True))
+
+
+def _server_findings(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    by: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        own = row["beside"] in ("", row["tenant"]) or row["beside"] == f"{row['servers'] - 1} {row['tenant']}"
+        by[row["tenant"], "" if own else row["beside"]].append(row)
+    for (tenant, beside), group in by.items():
+        parts = []
+        for mode in dict.fromkeys(row["mode"] for row in group):
+            met = [r["servers"] for r in group if r["mode"] == mode and r["goodput_low"] >= ENOUGH]
+            parts.append(f"{max(met, default=0)} under {mode_name(mode)}")
+        where = f" beside {beside}" if beside else ""
+        yield f"{tenant}{where}: servers with 90 % of requests surely within the goals: {', '.join(parts)}."
+
+
+def _user_findings(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        if row["cell"] == "train" and row["low"] is not None and row["low"] > 1.0:
+            where = f" beside {row['beside']}" if row["beside"] else ""
+            slow = f"{row['slowdown']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+            who = f"{count_noun(row['users'], 'notebook user')}{where}"
+            yield f"{who} under {mode_name(row['mode'])}: training takes {slow} times as long."

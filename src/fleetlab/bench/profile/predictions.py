@@ -1,0 +1,238 @@
+"""Predict the mixes of a plan before it is measured, and compare with the measurement after.
+
+Time slicing is predicted by the queueing network of `time_slicing`, for pairs and for more. Under MPS the wait model
+predicts pairs, and `growing_waits` puts pairs together for more. A speed is relative to the workload alone without MPS.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.bench.plans import SuitePlan
+from fleetlab.bench.profile.groups import Group, groups_of, growing_waits, time_slicing
+from fleetlab.bench.profile.holdout import CONFIDENCE, PairPrediction, errors, interval
+from fleetlab.bench.profile.observations import BASELINE_MODE, PROBES, Colocation, Observations
+from fleetlab.bench.profile.pairs import PairModel, SpeedTable, WaitModel
+from fleetlab.bench.profile.reader import read_observations
+from fleetlab.bench.profile.time_slicing import TimeSlicingModel
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
+from fleetlab.core.files import atomic_write
+from fleetlab.stats import Interval
+
+Row = dict[str, Any]
+BAR = 0.04  # of a card: mean error that the model is held to
+DIGITS = 4
+MODELS: dict[str, Callable[[], PairModel]] = {"time-slicing": TimeSlicingModel, "mps": WaitModel}
+RULES = {"time-slicing": time_slicing, "mps": growing_waits}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPrediction(Result):
+    """The speed of every tenant in every mix of a plan, with a 90 % interval, from cells measured before."""
+
+    frame: pl.DataFrame
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> list[Estimate]:
+        """Number of predictions."""
+        return [Estimate.exact("predicted speeds", self.frame.height)]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Every prediction."""
+        return {"predictions": self.frame}
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON."""
+        about = {"provenance": self.provenance.to_json(), "notes": self.notes, "predictions": self.frame.to_dicts()}
+        atomic_write(path, (json.dumps(about, indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: Path) -> PlanPrediction:
+        """Read what `save` wrote."""
+        try:
+            about = json.loads(path.read_text("utf-8"))
+            frame = pl.DataFrame(about["predictions"])
+            frame.select("mode", "mix", "workload", "predicted", "low", "high")
+            return cls(frame, Provenance.from_json(about["provenance"]), tuple(about["notes"]))
+        except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as e:
+            msg = f"{path}: not a file of predictions: {e}"
+            raise DeviceError(msg, hint="`fleetlab bench predict PLAN FOLDERS --out FILE` writes one") from None
+
+
+def predict_plan(plan: SuitePlan, folders: Sequence[Path]) -> PlanPrediction:
+    """Predict each mix of `plan` from the suites in `folders`, none of which may contain it."""
+    seen = read_observations(folders)
+    rows = [row for mode in MODELS for row in _of_mode(seen, mode, _mixes(plan, mode))]
+    if not rows:
+        msg = f"{plan.name}: nothing to predict: no mixes without limits under time slicing or MPS"
+        raise DeviceError(msg, hint="plans such as heldout and pairs-mps have some")
+    settings = {"plan": plan.name, "seed": plan.seed, "folders": sorted(folder.name for folder in folders)}
+    notes = (
+        "speeds are relative to the workload alone without MPS; intervals are 90 %",
+        "time slicing: queueing network; MPS: wait model for pairs, growing waits for more",
+        *seen.notes,
+    )
+    return PlanPrediction(pl.DataFrame(rows), Provenance("bench predict", seen.device, settings), notes)
+
+
+def _mixes(plan: SuitePlan, mode: str) -> list[tuple[str, ...]]:
+    """Mixes of a mode, without limits; each once."""
+    cells = [cell for cell in plan.cells if cell.mode == mode and len(cell.seats) > 1]
+    plain = [cell for cell in cells if all(str(seat) == seat.tenant for seat in cell.seats)]
+    return list(dict.fromkeys(tuple(sorted(seat.tenant for seat in cell.seats)) for cell in plain))
+
+
+def _of_mode(seen: Observations, mode: str, mixes: Sequence[tuple[str, ...]]) -> Iterable[Row]:
+    same = _same_work(seen.works)
+    table = _merged(seen.table(mode).but(PROBES), same)
+    known = {(who, tuple(sorted(others))) for who, others in _named(seen, mode, same)}
+    _check(table, mixes, same, known)
+    speed = RULES[mode](_filled(table, MODELS[mode]))
+    spread = _spread(mode, table, seen, same)
+    for mix in mixes:
+        for who in dict.fromkeys(mix):
+            others = list(mix)
+            others.remove(who)
+            group = (same[who], tuple(same[other] for other in others))
+            value = _pair(table, mode, group) if len(mix) == 2 else _scaled(speed(*group), spread)
+            numbers = dict(zip(("predicted", "low", "high"), (round(x, DIGITS) for x in value), strict=True))
+            yield {"mode": mode, "mix": "+".join(mix), "size": len(mix), "workload": who, **numbers}
+
+
+def _same_work(works: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """One name for each workload: what is measured under two names, with the same settings, is one."""
+    first: dict[str, str] = {}
+    for name in sorted(works, key=lambda name: (name != works[name].get("work"), name)):
+        first.setdefault(json.dumps(works[name], sort_keys=True), name)
+    return {name: first[json.dumps(settings, sort_keys=True)] for name, settings in works.items()}
+
+
+def _merged(table: SpeedTable, same: dict[str, str]) -> SpeedTable:
+    """The mean speed of pairs that are the same under one name."""
+    by: dict[tuple[str, str], list[float]] = {}
+    for (a, b), speed in table.speed.items():
+        by.setdefault((same[a], same[b]), []).append(speed)
+    return SpeedTable({pair: sum(x) / len(x) for pair, x in by.items()}, table.alone, table.busy)
+
+
+def _named(seen: Observations, mode: str, same: dict[str, str]) -> dict[Group, float]:
+    """Measured co-locations of a mode under one name for each workload."""
+    met = [met for met in seen.rates if met.mode == mode and met.beside]
+    return {(same[m.workload], tuple(sorted(same[b] for b in m.beside))): seen.speed(m).value for m in met}
+
+
+def _check(table: SpeedTable, mixes: Sequence[tuple[str, ...]], same: dict[str, str], known: set[Group]) -> None:
+    names = {name for pair in table.speed for name in pair}
+    if missing := sorted({name for mix in mixes for name in mix if same.get(name) not in names}):
+        msg = f"never measured beside others: {', '.join(missing)}"
+        raise DeviceError(msg, hint="a prediction needs each workload beside some other; add folders")
+    measured = ["+".join(mix) for mix in mixes if (same[mix[0]], tuple(sorted(same[x] for x in mix[1:]))) in known]
+    if measured:
+        msg = f"already measured in these folders: {', '.join(measured)}"
+        raise DeviceError(msg, hint="a prediction is made before its measurement: leave that folder out")
+
+
+def _filled(table: SpeedTable, make: Callable[[], PairModel]) -> SpeedTable:
+    """Every pair: measured, or predicted."""
+    model = make().fit(table)
+    names = sorted({name for pair in table.speed for name in pair})
+    every = {(a, b): table.speed.get((a, b)) or model.predict(a, b) for a in names for b in names}
+    return SpeedTable(every, table.alone, table.busy)
+
+
+def _pair(table: SpeedTable, mode: str, group: Group) -> Interval:
+    return interval(table, MODELS[mode], (group[0], group[1][0]))
+
+
+def _spread(mode: str, table: SpeedTable, seen: Observations, same: dict[str, str]) -> float:
+    """The 90 % quantile of the errors of the rule on the groups that were measured, as a factor."""
+    known = groups_of(table, {g: v for g, v in _named(seen, mode, same).items() if len(g[1]) > 1})
+    speed = RULES[mode](table)
+    misses = sorted(abs(math.log(speed(*group) / value)) for group, value in known.items())
+    if not misses:
+        return 0.0
+    return misses[min(math.ceil(CONFIDENCE * (len(misses) + 1)), len(misses)) - 1]
+
+
+def _scaled(value: float, spread: float) -> Interval:
+    return Interval(value, value * math.exp(-spread), value * math.exp(spread))
+
+
+# --- after the measurement -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionCheck(Result):
+    """Predicted and measured speeds, and the mean error by mode and number of tenants."""
+
+    frames: dict[str, pl.DataFrame]
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> list[Estimate]:
+        """Mean error over all, and the share of speeds inside their intervals."""
+        whole = self.frames["errors"].row(0, named=True)
+        return [
+            Estimate("mean absolute error", whole["mae"], whole["mae_low"], whole["mae_high"], "of alone"),
+            Estimate.exact("speeds inside their interval", whole["inside"]),
+            Estimate.exact("speeds compared", whole["speeds"]),
+        ]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Errors, and every speed."""
+        return self.frames
+
+
+def compare_predictions(file: Path, folders: Sequence[Path], *, seed: int = 0) -> PredictionCheck:
+    """Compare predictions with the suites that measured them."""
+    predicted, seen = PlanPrediction.load(file), read_observations(folders)
+    rows = [row | {"measured": round(x, DIGITS)} for row in predicted.frame.to_dicts() if (x := _measured(seen, row))]
+    if not rows:
+        msg = f"{file.name}: none of its mixes was measured in these folders"
+        raise DeviceError(msg, hint="name folders of `fleetlab bench suite PLAN --out FOLDER` of the same plan")
+    frame = pl.DataFrame(rows).with_columns(
+        error=(pl.col("predicted") - pl.col("measured")).round(DIGITS),
+        inside=pl.col("measured").is_between("low", "high"),
+    )
+    parts = [("all", "all", frame)]
+    parts += [(mode, "all", frame.filter(mode=mode)) for mode in frame["mode"].unique(maintain_order=True)]
+    parts += [
+        (mode, str(size), frame.filter(mode=mode, size=size))
+        for mode, size in frame.select("mode", "size").unique(maintain_order=True).rows()
+    ]
+    table = pl.DataFrame([{"mode": mode, "tenants": size, **_errors(part, seed=seed)} for mode, size, part in parts])
+    notes = (
+        f"bar: a mean error of at most {BAR} of a card; intervals of errors are bootstrap over mixes",
+        f"{len(rows)} of {predicted.frame.height} predicted speeds were measured",
+        *seen.notes,
+    )
+    settings = {"predictions": file.name, "folders": sorted(folder.name for folder in folders)}
+    frames = {"errors": table, "speeds": frame}
+    return PredictionCheck(frames, Provenance("bench compare", seen.device, settings, seed), notes)
+
+
+def _measured(seen: Observations, row: Row) -> float | None:
+    names = row["mix"].split("+")
+    names.remove(row["workload"])
+    met = Colocation(row["mode"], row["workload"], tuple(sorted(names)))
+    known = met in seen.rates and Colocation(BASELINE_MODE, row["workload"], ()) in seen.rates
+    return seen.speed(met).value if known else None
+
+
+def _errors(frame: pl.DataFrame, *, seed: int) -> Row:
+    """Mean error with its interval, bias, worst error, and the number of speeds inside their intervals."""
+    mixes = [part.to_dicts() for part in frame.partition_by("mode", "mix", maintain_order=True)]
+    rows = [[PairPrediction((r["workload"], r["mix"]), r["predicted"], r["measured"]) for r in mix] for mix in mixes]
+    return errors(rows, seed=seed) | {
+        "bias": frame["error"].mean(),
+        "worst": max(frame["error"], key=abs),
+        "inside": int(frame["inside"].sum()),
+    }

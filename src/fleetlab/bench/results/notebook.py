@@ -1,0 +1,68 @@
+"""Users of notebooks: time to answer by kind of cell, and the slowdown against one user alone on the GPU."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.bench.histogram import Histogram
+from fleetlab.bench.quantiles import ENDINGS, quantiles
+from fleetlab.bench.results.cells import Cell, Schema, mix_name
+from fleetlab.stats import Interval, geometric_means
+
+SHOWN = [name + ending for name in ("p50", "p95") for ending in ENDINGS]
+NOTEBOOK: Schema = {"stage": pl.String, "cell": pl.String, "users": pl.Int64, "beside": pl.String, "n": pl.Int64}
+NOTEBOOK |= dict.fromkeys((*SHOWN, "each_ms", "slowdown", "low", "high"), pl.Float64)
+Key = tuple[str, str, int, str]  # stage, kind of cell, users, neighbors
+
+
+def rows_notebook(cells: Iterable[Cell], baseline: str | None = None) -> Iterable[dict[str, Any]]:
+    """One row per kind of cell, number of users and neighbors; all users of a cell are pooled.
+
+    One user alone is that of the same stage, or of the stage `baseline`.
+    """
+    by = _by_kind(cells)
+    # Trainings differ in length, so times per step are compared.
+    each = dict(
+        zip(by, geometric_means([[max(s / size, 1e-9) for size, s in ran] for ran in by.values()]), strict=True)
+    )
+    for key in sorted(by, key=lambda k: (k[0], k[3], k[2], k[1])):
+        stage, kind, users, others = key
+        found, why = quantiles(Histogram.of(s for _, s in by[key]))
+        yield {
+            "stage": stage,
+            "cell": kind,
+            "users": users,
+            "beside": others,
+            "n": len(by[key]),
+            **{column: found[column] for column in SHOWN},
+            "each_ms": 1000 * each[key].value,
+            **_slowdown(each[key], each.get((baseline or stage, kind, 1, ""))),
+            "short": "; ".join(w for w in why if "P99" not in w),
+        }
+
+
+def _by_kind(cells: Iterable[Cell]) -> dict[Key, list[tuple[int, float]]]:
+    by: dict[Key, list[tuple[int, float]]] = defaultdict(list)
+    for cell in cells:
+        users = [t for t in cell["tenants"] if "notebook" in t]
+        others = mix_name([t["seat"] for t in cell["tenants"] if "notebook" not in t])
+        for one in users:
+            for kind, size, seconds in one["notebook"]["cells"]:
+                by[cell["stage"], kind, len(users), others].append((size, seconds))
+    return by
+
+
+def _slowdown(here: Interval, alone: Interval | None) -> dict[str, float | None]:
+    """Ratio of two geometric means, which vary independently."""
+    if alone is None:
+        return {"slowdown": None, "low": None, "high": None}
+    ratio = here.value / alone.value
+    reach = math.exp(np.hypot(math.log(here.high / here.value), math.log(alone.high / alone.value)))
+    same = here == alone
+    return {"slowdown": ratio, "low": None if same else ratio / reach, "high": None if same else ratio * reach}
