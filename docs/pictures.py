@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,8 +74,13 @@ class Camera:
         return bytes(self.driver.get_screenshot_as_png())
 
     def element(self, css: str) -> bytes:
-        """Photograph one element, whole."""
-        return bytes(self.driver.find_element("css selector", css).screenshot_as_png)
+        """Photograph one element, also what of it is outside of the window."""
+        box = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+        clip = self.driver.execute_script(
+            f"{box} return {{x: b.x + scrollX, y: b.y + scrollY, width: b.width, height: b.height, scale: 1}}", css
+        )
+        shot = {"format": "png", "clip": clip, "captureBeyondViewport": True}
+        return b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", shot)["data"])
 
     @property
     def page(self) -> str:
@@ -152,7 +158,7 @@ def report_phone(camera: Camera) -> bytes:
 def timeline(camera: Camera) -> bytes:
     """The timeline of a simulated cluster, in a report."""
     address = _report(camera, "timeline", lambda: fleetlab.simulate(TRACE, load=1.3))
-    camera.open(address, DRAWN, size=(1100, 900))
+    camera.open(address, DRAWN, size=(1100, 1600))
     return camera.element(".cluster-timeline")
 
 
