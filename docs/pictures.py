@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,7 @@ ANSWERED = "document.getElementById('status').textContent.startsWith('Answered')
 DRAWN = "[...document.querySelectorAll('.cluster-timeline')].every(t => t.timeline?.frames && !t.timeline.missing)"
 AT_REST = "document.getElementById('progress').hidden"
 CHANGED = "v=1&trace=builtin:20000:0&order=sjf&load=1.3"
-BUSY = "v=1&trace=builtin:20000:0&load=1.6"
+BUSY = "v=1&trace=builtin:2000:0&load=3"
 
 
 class Camera:
@@ -164,6 +165,7 @@ def timeline(camera: Camera) -> bytes:
 
 def web(camera: Camera) -> bytes:
     """The page with a scenario beside its baseline."""
+    camera.open(f"{camera.page}?{CHANGED}", ANSWERED)  # the first answer may have waited for a compilation
     return camera.open(f"{camera.page}?{CHANGED}", ANSWERED).screen()
 
 
@@ -181,7 +183,7 @@ def web_recommendations(camera: Camera) -> bytes:
 
 def web_job(camera: Camera) -> bytes:
     """The story of the job that waits longest."""
-    run = fleetlab.simulate("builtin:20000", load=1.6)
+    run = fleetlab.simulate("builtin:2000", load=3)
     longest = run.jobs.sort("wait", descending=True)["job"][0]
     shows = f"document.querySelector('#job-story svg, #job-story table') && {AT_REST}"
     return camera.open(f"{camera.page}?{BUSY}&view=job&job=%23{longest}", shows).screen()
@@ -219,6 +221,7 @@ def main(names: list[str]) -> None:
     """Make all pictures, or those named."""
     if unknown := [name for name in names if name not in {Path(picture).stem for picture in PICTURES}]:
         sys.exit(f"no picture by that name: {', '.join(unknown)}; there are {', '.join(PICTURES)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that browser and server end, too
     with camera() as eye:
         for name, draw in PICTURES.items():
             if names and Path(name).stem not in names:
