@@ -29,7 +29,7 @@ IMAGES = Path(__file__).parent / "images"
 TRACE = "builtin:20000"
 PATIENCE = 900  # s until what a picture shows is there: other work may share the machine
 HIGHEST = 1200  # pixels
-LARGEST = 250_000  # bytes of a picture
+LARGEST = 300_000  # bytes of a picture
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
 ANSWERED = "document.getElementById('status').textContent.startsWith('Answered')"
 DRAWN = "[...document.querySelectorAll('.cluster-timeline')].every(t => t.timeline?.frames && !t.timeline.missing)"
@@ -178,7 +178,7 @@ def web_trace_dark(camera: Camera) -> bytes:
 def web_recommendations(camera: Camera) -> bytes:
     """What to do about waiting."""
     shows = f"document.querySelectorAll('#advice-table tbody tr').length > 4 && {AT_REST}"
-    return camera.open(f"{camera.page}?{BUSY}&view=advice", shows).screen()
+    return camera.open(f"{camera.page}?{BUSY}&view=advice", shows, size=(1280, 800)).screen()
 
 
 def web_job(camera: Camera) -> bytes:
