@@ -2,7 +2,7 @@
 
 ```toml
 [suite]
-modes = ["time-slicing", "mps", "mps@50"]  # @50: each tenant on half of the SMs
+modes = ["time-slicing", "mps", "mps@50", "mig:2x3g.20gb"]  # @50: each tenant on half of the SMs
 mixes = [["train", "serve"], ["train", "train"]]  # or "pairs": all pairs, also of equal tenants
 blocks = 3
 
@@ -23,9 +23,10 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.plans import SuitePlan, Tenant, mix_cells, shuffle_cells
+from fleetlab.bench.mig_plan import mig_cells
+from fleetlab.bench.plans import BenchCell, SuitePlan, Tenant, mix_cells, shuffle_cells
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.modes import MODES, Share
+from fleetlab.sharing.modes import MIG, Share, check_mode
 
 OPTIONS = ("workload", "rest", "poisson")
 SUITE = ("modes", "mixes", "blocks", "settle", "window")
@@ -52,7 +53,7 @@ def read_plan(path: Path, *, seed: int = 0, blocks: int | None = None) -> SuiteP
     cells = tuple(
         cell
         for words in suite.get("modes", ["time-slicing"])
-        for cell in shuffle_cells(mix_cells(words, *_mode(words, mixes)), blocks=blocks, seed=seed)
+        for cell in shuffle_cells(_cells(str(words), mixes), blocks=blocks, seed=seed)
     )
     lengths = {key: _number(suite[key], key, path) for key in ("settle", "window") if key in suite}
     return SuitePlan(path.stem, tenants, cells, seed=seed, **lengths)
@@ -77,12 +78,15 @@ def _parts(about: dict[str, Any], path: Path) -> tuple[dict[str, Any], dict[str,
     }
 
 
-def _mode(words: str, mixes: list[Any]) -> tuple[str, list[Any], Share]:
-    mode, _, percent = str(words).partition("@")
-    if mode not in MODES or (percent and not percent.isdigit()):
+def _cells(words: str, mixes: list[Any]) -> list[BenchCell]:
+    if words.startswith(MIG):
+        return mig_cells(words, mixes)
+    mode, _, percent = words.partition("@")
+    if percent and not percent.isdigit():
         msg = f"unknown sharing mode: `{words}`"
-        raise BenchError(msg, hint=f"there are {', '.join(MODES)}, and mps@PERCENT")
-    return mode, mixes, Share(int(percent)) if percent else Share()
+        raise BenchError(msg, hint="mps@50 is MPS with half of the SMs for each tenant")
+    check_mode(mode)
+    return mix_cells(words, mode, mixes, Share(int(percent)) if percent else Share())
 
 
 def _number(value: object, key: str, path: Path) -> float:
