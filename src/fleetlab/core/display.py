@@ -57,7 +57,8 @@ def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
         texts = tuple(text_of(v, u, name, scale) for v, u in zip(values, units, strict=True))
         if name in limits:
             ends = [frame[limit].to_list() for limit in limits[name]]
-            both = [_interval(*row, scale) for row in zip(texts, values, *ends, units, strict=True)]
+            rows = zip(texts, values, *ends, units, [scale] * frame.height, strict=True)
+            both = [_interval(*row) for row in rows]
             columns.append(ShownColumn(name, numeric=True, texts=tuple(t for t, _ in both), values=tuple(values)))
             columns.append(ShownColumn(INTERVAL, numeric=True, texts=tuple(i for _, i in both), values=tuple(ends[0])))
         else:
