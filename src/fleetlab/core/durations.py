@@ -55,11 +55,13 @@ def number(value: float) -> str:
 def number_text(value: float, digits: int = 4) -> str:
     """Return a number with four significant digits; a whole one with all of them.
 
-    >>> number_text(1260920), number_text(0.123456), number_text(98765.4)
-    ('1,260,920', '0.1235', '98,765')
+    >>> number_text(1260920), number_text(0.123456), number_text(98765.4), number_text(math.inf)
+    ('1,260,920', '0.1235', '98,765', '∞')
     """
     if isinstance(value, int) and abs(value) < 10**18:
         return minus(f"{value:,}")
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
     whole = 10.0**digits <= abs(value) < 1e15
     return minus(f"{value:,.0f}" if whole else f"{value:,.{digits}g}")
 

@@ -91,7 +91,7 @@ class SimResult(Result):
         if prices is None:
             said.append(
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
-                "the option prices takes your own"
+                "`prices` takes your own"
             )
         said.append(_start(world, scenario))
         said += _site_notes(scenario, cluster)

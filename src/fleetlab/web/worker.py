@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fleetlab.core import FleetlabError
+from fleetlab.web.pace import COMPILING
 
 KEPT = 2  # traces in memory
 INTERVAL = 0.1  # s between two progress messages
@@ -81,7 +82,7 @@ class Channel:
                 told = -1
             elif told != self.turn and self.turn:
                 told = self.turn
-                self.send({"what": "compiling a rule that is used for the first time", "count": 0, "fraction": None})
+                self.send({"what": COMPILING, "count": 0, "fraction": None})
 
 
 def open_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:

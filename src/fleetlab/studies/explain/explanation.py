@@ -83,7 +83,7 @@ def explain(
         )
     names = names_of(scenario)
     found = find_jobs(scenario, str(job), names) if str(job).strip() else None
-    progress("simulation", 0, 0.0)
+    progress("simulating the scenario", 0, 0.0)
     if longest or found is None or len(found) > 1:
         return _candidates(simulate(scenario, progress=progress), scenario, names, found, longest or LISTED)
     scene = scene_of(scenario, found[0], progress)
@@ -172,7 +172,7 @@ def _tried(scenario: Scenario, story: Story, progress: Progress) -> pl.DataFrame
     rows, options = [], alternatives(scenario, story.job)
     for k, other in enumerate(options, 1):
         rows.append(_start_under(scenario, story, other, None if math.isinf(stop) else stop))
-        progress("other requests", k, k / len(options))
+        progress("simulating other requests of this job", k, k / len(options))
     schema = {"change": pl.String, "kind": pl.String, "start": pl.Float64, "wait": pl.Float64,
               "wait change": pl.Float64, "verdict": pl.String}  # fmt: skip
     table = pl.DataFrame(rows, schema=schema, orient="row")
