@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fleetlab.bench.mig_plan import mig_plan
 from fleetlab.bench.plans import (
     CLASSES,
     SIX,
@@ -108,4 +109,5 @@ BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "neighbors": neighbors,
     "llm": llm,
     "notebook": notebook,
+    "mig": mig_plan,
 }

@@ -17,7 +17,7 @@ class SuiteOptions:
     ----------
     plan
         quick, solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded,
-        heldout, neighbors, llm, notebook, or a TOML file.
+        heldout, neighbors, llm, notebook, mig, or a TOML file.
     out
         Folder for the results.
     limit
@@ -34,6 +34,8 @@ class SuiteOptions:
         cuda, cuda:N or cpu.
     rehearse
         Run on the CPU with tiny sizes, to test a plan: the same code, but the results are meaningless.
+    allow_mig
+        Allow the suite to partition the GPU whose UUID is in the environment variable FLEETLAB_ALLOW_MIG.
     """
 
     plan: str
@@ -46,6 +48,7 @@ class SuiteOptions:
     seed: int = 0
     device: str = "cuda"
     rehearse: bool = False
+    allow_mig: bool = False
 
     def __post_init__(self) -> None:
         check_seed(self.seed)

@@ -2,7 +2,7 @@
 
 ```toml
 [suite]
-modes = ["time-slicing", "mps", "mps@50"]  # @50: each tenant on half of the SMs
+modes = ["time-slicing", "mps", "mps@50", "mig:2x3g.20gb"]  # @50: each tenant on half of the SMs
 mixes = [["train", "serve"], ["train", "train"]]  # or "pairs": all pairs, also of equal tenants
 blocks = 3
 
@@ -28,10 +28,11 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.plans import SuitePlan, Tenant, mode_cells
+from fleetlab.bench.mig_plan import mig_cells
+from fleetlab.bench.plans import BenchCell, SuitePlan, Tenant, mix_cells, shuffle_cells
 from fleetlab.bench.workloads import OWN
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.modes import MODES, Share
+from fleetlab.sharing.modes import MIG, Share, check_mode
 
 WORK = ("workload", *OWN)  # what a tenant is: exactly one of them
 OPTIONS = ("rest", "poisson")
@@ -57,8 +58,11 @@ def read_plan(path: Path, *, seed: int = 0, blocks: int | None = None) -> SuiteP
     elif not (isinstance(mixes, list) and all(isinstance(m, list) and m for m in mixes)):
         msg = f"{path.name}: mixes must be lists of tenants, or `pairs`: {mixes}"
         raise BenchError(msg)
-    modes = {str(words): _mode(words) for words in suite.get("modes", ["time-slicing"])}
-    cells = mode_cells(modes, mixes, blocks=blocks, seed=seed)
+    cells = tuple(
+        cell
+        for words in suite.get("modes", ["time-slicing"])
+        for cell in shuffle_cells(_cells(str(words), mixes), blocks=blocks, seed=seed)
+    )
     lengths = {key: _number(suite[key], key, path) for key in ("settle", "window") if key in suite}
     return SuitePlan(path.stem, tenants, cells, seed=seed, **lengths)
 
@@ -112,12 +116,15 @@ def check_command(command: str, match: str) -> None:
         raise BenchError(msg, hint='command = "python my_train.py"')
 
 
-def _mode(words: str) -> tuple[str, Share]:
-    mode, _, percent = str(words).partition("@")
-    if mode not in MODES or (percent and not percent.isdigit()):
+def _cells(words: str, mixes: list[Any]) -> list[BenchCell]:
+    if words.startswith(MIG):
+        return mig_cells(words, mixes)
+    mode, _, percent = words.partition("@")
+    if percent and not percent.isdigit():
         msg = f"unknown sharing mode: `{words}`"
-        raise BenchError(msg, hint=f"there are {', '.join(MODES)}, and mps@PERCENT")
-    return mode, Share(int(percent)) if percent else Share()
+        raise BenchError(msg, hint="mps@50 is MPS with half of the SMs for each tenant")
+    check_mode(mode)
+    return mix_cells(words, mode, mixes, Share(int(percent)) if percent else Share())
 
 
 def _number(value: object, key: str, path: Path) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -40,7 +40,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One process: a copy of a tenant, with its MPS limits."""
+    """One process: a copy of a tenant, with its MPS limits or its MIG instance."""
 
     tenant: str
     copy: int = 0
@@ -48,9 +48,7 @@ class Seat:
 
     def __str__(self) -> str:
         share = "".join(
-            f"{mark}{value}"
-            for mark, value in zip("@~!", (self.share.percent, self.share.memory_mib, self.share.priority), strict=True)
-            if value is not None
+            f"{mark}{value}" for mark, value in zip("@~!#", astuple(self.share), strict=True) if value is not None
         )
         return self.tenant + share
 

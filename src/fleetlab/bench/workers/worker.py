@@ -1,15 +1,18 @@
 """The worker process of a tenant: reads requests from standard input and answers on standard output.
 
-Both are one JSON object per line. It ends when its standard input is closed.
+Both are one JSON object per line. It ends when its standard input is closed, at the latest after `GRACE`: a parent that
+was killed must not leave a process on the GPU, even one that hangs in a step.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
+import threading
 import time
 import traceback
+from collections.abc import Iterator
+from queue import SimpleQueue
 from typing import Any, TextIO
 
 import torch
@@ -22,6 +25,7 @@ from fleetlab.bench.workloads.own_command import OwnCommand
 from fleetlab.devices.clock import clock_for
 
 TAIL = 0.15  # s after the window in which all tenants keep running
+GRACE = 5.0  # s after the end of the input to end in order
 
 
 def serve() -> None:
@@ -40,8 +44,7 @@ def serve() -> None:
 def _serve(answers: TextIO) -> None:
     work: BenchWorkload | None = None
     device = torch.device("cpu")
-    for line in sys.stdin:
-        order = json.loads(line)
+    for order in _orders():
         if order["do"] == "quit":
             return
         try:
@@ -56,6 +59,25 @@ def _serve(answers: TextIO) -> None:
                 _answer(answers, _run(work, device, order))
         except Exception as e:  # a failure of a tenant is recorded and does not end its process
             _answer(answers, {"at": "failed", **_failure(e)})
+
+
+def _orders() -> Iterator[dict[str, Any]]:
+    """Requests as they come; a thread waits for them, so that the end of the input is seen during a step, too."""
+    lines = SimpleQueue[bytes]()
+
+    def read() -> None:
+        rest = b""
+        while more := os.read(0, 1 << 16):  # not `sys.stdin`, whose lock a thread must not hold when the process ends
+            *whole, rest = (rest + more).split(b"\n")
+            for line in whole:
+                lines.put(line)
+        lines.put(b"")
+        time.sleep(GRACE)
+        os._exit(1)
+
+    threading.Thread(target=read, daemon=True).start()
+    while line := lines.get():
+        yield json.loads(line)
 
 
 def _load(order: dict[str, Any], device: torch.device) -> tuple[BenchWorkload, dict[str, Any]]:
@@ -80,7 +102,12 @@ def _load(order: dict[str, Any], device: torch.device) -> tuple[BenchWorkload, d
         "open_s": round(opened - began, 3),
         "load_s": round(time.monotonic() - opened, 3),
     }
-    return work, about | (_on_card(device, free) if on_gpu else {})
+    return work, about | _visible() | (_on_card(device, free) if on_gpu else {})
+
+
+def _visible() -> dict[str, str]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {"visible": visible} if visible else {}
 
 
 def _start(work: OwnCommand, device: torch.device) -> dict[str, Any]:
@@ -93,7 +120,7 @@ def _start(work: OwnCommand, device: torch.device) -> dict[str, Any]:
         end_command()
         raise
     took = round(time.monotonic() - began, 3)
-    return {"unit": work.unit, "how": work.how, "load_s": took, "pids": work.processes()}
+    return {"unit": work.unit, "how": work.how, "load_s": took, "pids": work.processes()} | _visible()
 
 
 _commands: list[OwnCommand] = []  # that were started

@@ -1,4 +1,4 @@
-"""Commands that predict from measurements: a speed profile, the mixes of a plan, and speeds on MIG slices."""
+"""Commands that predict from measurements: a speed profile for the simulator, and the mixes of a plan."""
 
 from pathlib import Path
 from typing import Annotated
@@ -70,23 +70,6 @@ def profile(
     if out:
         talk(f"saved: {made.save(out)}")
     show(made, json=json)
-
-
-@desk.command(name="mig", help_epilogue=examples("fleetlab bench mig solo pairs-ts sm-curve --model A100-80"))
-def on_slices(folders: list[Path], /, *, model: str | None = None, json: Json = False) -> None:
-    """Predict the speed of workloads on each MIG slice of a GPU, from runs on fewer SMs. Nothing is measured on MIG.
-
-    Parameters
-    ----------
-    folders
-        Folders of `fleetlab bench suite --out` on one GPU; one must be of the plan sm-curve.
-    model
-        A100-40, A100-80, H100-80 or H200-141 (default: the measured GPU).
-    """
-    from fleetlab._screen import show
-    from fleetlab.bench.profile import predict_slices
-
-    show(predict_slices(folders, model=model), json=json)
 
 
 @desk.command(
