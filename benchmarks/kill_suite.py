@@ -97,17 +97,26 @@ def kill_when(
     while (left := marked(mark)) and time.monotonic() < began + PATIENCE:
         time.sleep(0.1)
     healed = time.monotonic() - began
-    while (after := state()) != before and time.monotonic() < began + healed + LISTED:
-        time.sleep(0.5)
+    after = wait_for(before, state)
     changed = {key: [before[key], after[key]] for key in before if before[key] != after[key]}
     path = suite.out / "cells.jsonl"
     cells = len(path.read_text().splitlines()) if path.exists() else 0
     return Kill(round(at, 3), ended, cells, round(healed, 2), left, changed)
 
 
+def wait_for(before: dict[str, Any], state: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The state as soon as it is as before, or the last one: a server of MPS takes seconds to end."""
+    until = time.monotonic() + LISTED
+    while (after := state()) != before and time.monotonic() < until:
+        time.sleep(0.5)
+    return after
+
+
 def kill_often(suite: Suite, state: Callable[[], dict[str, Any]], *, kills: int, seed: int) -> dict[str, Any]:
     """Let it run once to know its length, kill it at random moments, and let it run again."""
+    before = state()
     length = whole_run(replace(suite, out=suite.out / "first"))
+    wait_for(before, state)
     chance, done = random.Random(seed), []
     for k in range(kills):
         # One moment in each tenth of the run: start, loading, measuring and restoring are all hit.
@@ -115,11 +124,10 @@ def kill_often(suite: Suite, state: Callable[[], dict[str, Any]], *, kills: int,
         again = replace(suite, out=suite.out / f"kill-{k}")
         done.append(kill_when(again, moment.__le__, state, group=bool(k % 2)))
         print(f"killed after {moment:5.2f} s: {'clean' if done[-1].clean else asdict(done[-1])}", file=sys.stderr)
-    before = state()
     whole_run(replace(suite, out=suite.out / "last"))
     homes = [str(home) for home in mps_homes()]
     journals = [name for name in records.names("mig-") if (records.read(name) or {}).get("temporary")]
-    last = {"homes": homes, "journals": journals, "as_before": state() == before}
+    last = {"homes": homes, "journals": journals, "as_before": wait_for(before, state) == before}
     return {
         "length": round(length, 2),
         "kills": [asdict(one) | {"clean": one.clean} for one in done],

@@ -692,7 +692,7 @@ def test_a_long_run_tells_how_far_it_is_and_plays_the_same():
     w = jobs(runtime=[1.0] * 700, submit=[float(k) for k in range(700)])
     told = []
     one = play(w, order="fair", progress=lambda what, done, share: told.append((what, done, share)))
-    assert [what for what, _, _ in told] == ["simulated"] * len(told)
+    assert [what for what, _, _ in told] == ["simulating jobs"] * len(told)
     assert len(told) >= 2
     assert all(a[1] < b[1] <= 700 for a, b in pairwise(told))
     assert all(share == done / 700 for _, done, share in told)

@@ -45,7 +45,7 @@ def read_plan(path: Path, *, seed: int = 0, blocks: int | None = None) -> SuiteP
     try:
         about = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as e:
-        msg = f"cannot read the plan: {path}: {e}"
+        msg = f"cannot read the plan: {path}: {(isinstance(e, OSError) and e.strerror) or e}"
         raise BenchError(msg, hint="a plan is a TOML file with [suite] and [tenant.NAME]") from None
     suite, tenants = _parts(about, path)
     blocks = blocks or suite.get("blocks", 3)

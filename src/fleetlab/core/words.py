@@ -528,8 +528,13 @@ def as_options(message: str, names: Iterable[str]) -> str:
             value = ast.literal_eval(value)
         return options[name] if value is True else f"{options[name]} {_option_value(value)}"
 
-    # A name in backquotes is an argument where a message begins with it, or says to leave it out; else it is a value.
-    text_ = re.sub(r"^`\w+`|leave .* out", lambda part: re.sub(r"`(\w+)`", named, part[0]), message)
+    # A name in backquotes is an argument where a message begins with it, says what it does, or to leave it out; else it
+    # is a value.
+    text_ = re.sub(
+        r"^`\w+`|`\w+` (takes|raises)|or by `\w+`|leave .* out",
+        lambda part: re.sub(r"`(\w+)`", named, part[0]),
+        message,
+    )
     return ASSIGNED.sub(spelled, text_)
 
 
