@@ -79,11 +79,17 @@ def heading(low: str) -> str:
 
 
 def triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """Yield neighboring columns that are a number, its low and its high: `low`, or `mean low` after `mean wait`."""
+    """Yield neighboring columns that are a number, its low and its high: `low`, or `mean low` after `mean wait`.
+
+    >>> list(triples(pl.DataFrame({"mae": [0.2], "mae_low": [0.1], "mae_high": [0.3]})))
+    [('mae', 'mae_low', 'mae_high')]
+    >>> list(triples(pl.DataFrame({"predicted": [0.2], "90 % low": [0.1], "90 % high": [0.3]})))
+    [('predicted', '90 % low', '90 % high')]
+    """
     for value, low, high in zip(frame.columns, frame.columns[1:], frame.columns[2:], strict=False):
         sides = low.removesuffix("low"), high.removesuffix("high")
-        named = low.endswith("low") and high.endswith("high") and sides[0] == sides[1] and sides[0].strip() in value
-        if named and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
+        named = low.endswith("low") and high.endswith("high") and sides[0] == sides[1]
+        if named and (sides[0].strip(" _") in value or PREDICTION.fullmatch(low)) and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
             yield value, low, high
 
 

@@ -180,7 +180,7 @@ def test_probes_of_isolation_in_the_folder_are_told_beside_the_guarantees(tmp_pa
     (folder / "isolation" / "manifest.json").write_text("{}")
     cells = [
         {"cell": f"{mode}/information/exit", "mode": mode, "probe": "information", "kind": "exit", "status": "ok"}
-        | {"found_share": share}
+        | {"found_share": share, "read_mib": 2048}
         for mode, share in (("time-slicing", 0.0), ("mps-limited", 0.7))
     ]
     (folder / "isolation" / "probes.jsonl").write_text("".join(json.dumps(cell) + "\n" for cell in cells))
