@@ -5,8 +5,6 @@ BIN := .venv/bin
 SETTING ?= plain
 JOBS ?= 300
 REPEAT ?= 1
-PROFILE ?= default
-PODS ?= 300
 SOURCES := pyproject.toml
 UNUSED := /(tests|pip|mypyc?|setuptools|sqlalchemy|matplotlib|fontTools|networkx|selenium|pygments|_inductor|testing)/
 # The tests start hundreds of processes: without bytecode each would parse every module anew.
@@ -16,13 +14,13 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test validate realtest realtest-kubernetes check browser bench clean
+.PHONY: demo test validate realtest check browser bench clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
 
 test: check .venv/.dev browser
-	$(PYTEST) -m "not validate and not slurm and not kubernetes"
+	$(PYTEST) -m "not validate and not slurm"
 
 # Slow proofs: long runs against exact theory, soak tests, fuzzing of the page's interface.
 validate: .venv/.dev browser
@@ -31,10 +29,6 @@ validate: .venv/.dev browser
 # The same submissions to a real Slurm on this host and to ours; needs root and Debian's Slurm, and takes minutes.
 realtest: .venv/.dev
 	SETTING=$(SETTING) JOBS=$(JOBS) REPEAT=$(REPEAT) $(BIN)/python -m pytest -m slurm -s tests/realtest
-
-# The same pods to a real kube-scheduler, and every decision checked; needs etcd, kube-apiserver and kube-scheduler.
-realtest-kubernetes: .venv/.dev
-	PROFILE=$(PROFILE) PODS=$(PODS) $(BIN)/python -m pytest -m kubernetes -s tests/realtest
 
 check: .venv/.dev
 	$(BIN)/ruff check .

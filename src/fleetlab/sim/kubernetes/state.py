@@ -43,10 +43,6 @@ class Cache:
     def __contains__(self, name: str) -> bool:
         return name in self._node_of
 
-    def node_of(self, name: str) -> int:
-        """The node that a pod is on."""
-        return self._node_of[name]
-
     def add(self, pod: SchedulingPod, node: int) -> None:
         """Put a pod on a node."""
         self.pods[node][pod.name] = pod
