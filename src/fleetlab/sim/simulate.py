@@ -143,7 +143,8 @@ def _reference(
 
     policy, sharing = s.policy, SHARINGS[s.policy.sharing]
     own = not (isinstance(order, str) and isinstance(placement, str))
-    speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
+    profile = s.speed or Speed.default()
+    speeds = speeds_of(profile, sharing.name, jobs, rules=policy.speed_classes) if sharing.needs_speed else None
     with compile_notice():
         return play(
             jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,

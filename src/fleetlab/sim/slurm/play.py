@@ -72,7 +72,7 @@ def play(
         order, gang_start = np.argsort(s.jobs.submit, kind="stable"), np.zeros(len(s.jobs))
         while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
             if progress is not None:
-                progress("simulated", int(s.clock.finished), (draw + int(s.clock.finished) / len(s.jobs)) / count)
+                progress("simulating jobs", int(s.clock.finished), (draw + int(s.clock.finished) / len(s.jobs)) / count)
         return s
 
     count = draws or max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
