@@ -70,6 +70,8 @@ class AllOptions:
         Seed of the order of cells and of the tenants' data.
     device
         cuda, cuda:N or cpu.
+    allow_mig
+        Allow stages with MIG to partition the GPU whose UUID is in the environment variable FLEETLAB_ALLOW_MIG.
     rehearse
         Run on the CPU with tiny sizes, to test the sequence: the same code, but the results are meaningless.
     """
@@ -80,6 +82,7 @@ class AllOptions:
     stages: str = ""
     seed: int = 0
     device: str = "cuda"
+    allow_mig: bool = False
     rehearse: bool = False
 
     def __post_init__(self) -> None:

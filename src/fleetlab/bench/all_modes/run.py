@@ -19,8 +19,7 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.devices.files import atomic_write, check_folder
 from fleetlab.devices.options import start
 from fleetlab.devices.progress import Progress, print_progress
-from fleetlab.sharing.modes import MODES
-from fleetlab.sharing.status import status
+from fleetlab.sharing.status import SUITE_MODES, suite_modes
 
 STOPPED = "stopped; finished cells are kept, run the same command again to resume"
 MANIFEST = "all.json"
@@ -43,23 +42,14 @@ def run_all(options: AllOptions, *, progress: Progress) -> bool:
     return AllRun(options, progress).run()
 
 
-def modes_here(*, rehearse: bool) -> list[dict[str, Any]]:
+def modes_here(*, rehearse: bool, allow_mig: bool = False) -> list[dict[str, Any]]:
     """Each sharing mode of a suite: whether the GPU allows it now, and why not. Nothing is changed."""
     if rehearse:
-        return [{"mode": mode, "possible": True, "why": "a rehearsal: plain processes"} for mode in MODES]
-    here = status()
-    if here.absent:
-        raise BenchError(here.absent, hint="--rehearse runs all stages on the CPU with tiny sizes")
-    first = here.gpus[0].index
-    return [
-        {"mode": one.name, "possible": one.possible and one.name in MODES, "why": one.why or _not_of_a_suite(one.name)}
-        for one in here.modes
-        if one.gpu == first and one.name != "exclusive"
-    ]
-
-
-def _not_of_a_suite(mode: str) -> str:
-    return "" if mode in MODES else "not a mode of a suite"
+        return [{"mode": mode, "possible": True, "why": "a rehearsal: plain processes"} for mode in SUITE_MODES]
+    here = suite_modes(allow_mig=allow_mig)
+    if here[0].gpu is None:
+        raise BenchError(here[0].why, hint="--rehearse runs all stages on the CPU with tiny sizes")
+    return [{"mode": one.name, "possible": one.possible, "why": one.why} for one in here]
 
 
 class AllRun:
@@ -70,7 +60,7 @@ class AllRun:
         self._until = time.monotonic() + 60 * options.minutes
         self._file = options.out / MANIFEST
         self._was: dict[str, str] = {}  # states of stages in an earlier run
-        self._modes = modes_here(rehearse=options.rehearse)
+        self._modes = modes_here(rehearse=options.rehearse, allow_mig=options.allow_mig)
         self._allowed = {one["mode"] for one in self._modes if one["possible"]}
 
     def run(self) -> bool:
@@ -140,7 +130,13 @@ class AllRun:
             return "its modes are not possible here"
         self._progress(f"stage {stage.name}: {len(plan.cells)} cells, {left / 60:.1f} minutes left")
         skipped = SuiteRun(
-            plan, o.out / stage.name, limit=left, device=o.device, rehearse=o.rehearse, progress=self._progress
+            plan,
+            o.out / stage.name,
+            limit=left,
+            device=o.device,
+            rehearse=o.rehearse,
+            allow_mig=o.allow_mig,
+            progress=self._progress,
         ).run()
         missing = len(plan.cells) - len(finished_cells(o.out / stage.name))
         if not missing:

@@ -56,7 +56,7 @@ class ChosenStage:
         """Its plan without cells of other modes; None if none is left."""
         lengths = {} if rehearse else {"settle": self.settle, "window": self.window}
         whole = make_plan(self.plan, blocks=self.blocks, seed=seed, rehearse=rehearse, **lengths)
-        cells = tuple(cell for cell in whole.cells if cell.mode in modes)
+        cells = tuple(cell for cell in whole.cells if cell.mode.partition(":")[0] in modes)
         return replace(whole, cells=cells) if cells else None
 
 
