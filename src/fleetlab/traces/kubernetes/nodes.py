@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
+from fleetlab.core.kubernetes import Taint
 from fleetlab.traces.kubernetes.gpus import (
     ALIYUN_MEMORY,
     MIG,
@@ -38,20 +39,6 @@ MOST = 10**15  # of anything else
 
 
 @dataclass(frozen=True)
-class Taint:
-    """What keeps pods off a node that do not tolerate it."""
-
-    key: str
-    value: str
-    effect: str
-
-    @property
-    def feature(self) -> str:
-        """The taint as a feature of the node."""
-        return f"taint:{self.key}={self.value}:{self.effect}"
-
-
-@dataclass(frozen=True)
 class Node:
     """A node as a row of a cluster, and its GPUs as its pods see them."""
 
@@ -73,14 +60,14 @@ class Node:
 def node_of(item: Object) -> Node:
     """Read one node; Malformed says what is wrong with it."""
     about = members(item.get("metadata"), "metadata")
-    labels = _texts(about.get("labels"), "metadata.labels")
+    labels = texts(about.get("labels"), "metadata.labels")
     status = members(item.get("status"), "status")
     has = amounts(status.get("allocatable") or status.get("capacity"), "status.allocatable")
     name = words(about.get("name"), "metadata.name")
     if not name:
         msg = "no `metadata.name`"
         raise MalformedObject(msg)
-    gpus, card = _gpus(labels, _texts(about.get("annotations"), "metadata.annotations"), has)
+    gpus, card = _gpus(labels, texts(about.get("annotations"), "metadata.annotations"), has)
     model = next((labels[key] for key in MODELS if labels.get(key)), None)
     gpu_type = model_of(model or _vendor(has)) if gpus else None
     return Node(
@@ -133,7 +120,8 @@ def model_of(label: str) -> str:
     return label.removesuffix("-SHARED").split("-MIG-")[0]
 
 
-def _texts(value: object, where: str) -> dict[str, str]:
+def texts(value: object, where: str) -> dict[str, str]:
+    """Texts by their keys."""
     return {key: words(text, f"{where}.{key}") for key, text in members(value, where).items()}
 
 

@@ -101,10 +101,12 @@ def pod_of(item: Object) -> Pod:
         node=words(spec.get("nodeName"), "spec.nodeName"),
         priority=max(-(2**31), min(2**31 - 1, whole(spec.get("priority"), "spec.priority"))),
         **_times(about, status, mirror=MIRROR in notes),
-        containers=tuple(_requests(c, "spec.containers") for c in elements(spec.get("containers"), "spec.containers")),
+        containers=tuple(
+            requests_of(c, "spec.containers") for c in elements(spec.get("containers"), "spec.containers")
+        ),
         inits=tuple(_init(c) for c in elements(spec.get("initContainers"), "spec.initContainers")),
         besides=amounts(spec.get("overhead"), "spec.overhead"),
-        instead=_requests(spec, "spec") if spec.get("resources") is not None else {},
+        instead=requests_of(spec, "spec") if spec.get("resources") is not None else {},
         fractions=_fractions(notes),
         selects=tuple(_selects(spec)),
         queue=_named({**labels, **notes}, QUEUES) or None,
@@ -139,7 +141,7 @@ def _named(texts: Mapping[str, Any], keys: Iterable[str]) -> str:
 # -- what it asks for ----------------------------------------------------------------------------------------------
 
 
-def _requests(holder: object, where: str) -> Requests:
+def requests_of(holder: object, where: str) -> Requests:
     """Requests; what is only limited is requested as much, which is what the API server fills in."""
     resources = members(members(holder, where).get("resources"), f"{where}.resources")
     limits = amounts(resources.get("limits"), f"{where}.resources.limits")
@@ -147,7 +149,7 @@ def _requests(holder: object, where: str) -> Requests:
 
 
 def _init(container: object) -> tuple[Requests, bool]:
-    requests = _requests(container, "spec.initContainers")
+    requests = requests_of(container, "spec.initContainers")
     return requests, members(container, "spec.initContainers").get("restartPolicy") == "Always"
 
 

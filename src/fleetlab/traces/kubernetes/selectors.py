@@ -10,24 +10,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleetlab.traces.kubernetes.nodes import MODELS, Node, Taint
+from fleetlab.core.kubernetes import Taint, Toleration
+from fleetlab.traces.kubernetes.nodes import MODELS, Node
 from fleetlab.traces.kubernetes.objects import Object, elements, members, words
 
 NAMES = ("kubernetes.io/hostname", "metadata.name")
 _PLAIN = re.compile(r"[\w./:=+-]+")  # what a feature may be called
-
-
-@dataclass(frozen=True)
-class Toleration:
-    """What a pod tolerates; an empty key or effect is any."""
-
-    key: str
-    value: str | None  # None: any
-    effect: str
-
-    def covers(self, taint: Taint) -> bool:
-        """Return whether a taint is tolerated."""
-        return self.key in ("", taint.key) and self.effect in ("", taint.effect) and self.value in (None, taint.value)
 
 
 @dataclass(frozen=True)
@@ -52,13 +40,13 @@ def rules_of(spec: Object) -> NodeRules:
     where, affinity = "spec.affinity", spec
     for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
         affinity = members(affinity.get(step), where)
-    terms = [_choices(members(term, where)) for term in elements(affinity.get("nodeSelectorTerms"), where)]
+    terms = [choices_of(members(term, where)) for term in elements(affinity.get("nodeSelectorTerms"), where)]
     parts = [_all(selector), _any([_all(choices) for choices in terms])]
     every = [choice for choices in (selector, *terms) for choice in choices]
     return NodeRules(
         "&".join(f"({text})" if "|" in text else text for text in parts if text),
         frozenset(key for key, _, _ in every),
-        tuple(_tolerations(spec)),
+        tuple(tolerations_of(spec)),
         any(key in NAMES or operator in ("Gt", "Lt") for key, operator, _ in every),
     )
 
@@ -73,7 +61,8 @@ def features_of(node: Node, keys: frozenset[str]) -> list[str]:
 Choice = tuple[str, str, list[str]]  # a label, an operator, values
 
 
-def _choices(term: Object) -> list[Choice]:
+def choices_of(term: Object) -> list[Choice]:
+    """The conditions of a selector or of one of its terms."""
     where = "spec.affinity"
     listed = [*elements(term.get("matchExpressions"), where), *elements(term.get("matchFields"), where)]
     choices = []
@@ -107,7 +96,8 @@ def _one(key: str, operator: str, values: list[str]) -> str:
     return {"Exists": key, "DoesNotExist": f"!{key}"}.get(operator, "")
 
 
-def _tolerations(spec: Object) -> Iterable[Toleration]:
+def tolerations_of(spec: Object) -> Iterable[Toleration]:
+    """Read what a pod tolerates."""
     where = "spec.tolerations"
     for item in elements(spec.get("tolerations"), where):
         each = members(item, where)

@@ -1,0 +1,171 @@
+"""What kube-scheduler knows: pods with what they ask of nodes, nodes, budgets, and its own configuration.
+
+Amounts are whole numbers as the scheduler counts them: CPU in thousandths of a core, memory and storage in bytes, all
+else in pieces. Defaults are those of Kubernetes 1.20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CPU, MEMORY = "cpu", "memory"
+HOSTNAME = "kubernetes.io/hostname"
+# What a container that asks for none is scored as, so that such pods do not all land on one node.
+ASSUMED = {CPU: 100, MEMORY: 200 * 2**20}
+
+
+@dataclass(frozen=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str  # NoSchedule, PreferNoSchedule, NoExecute
+
+    @property
+    def feature(self) -> str:
+        """The taint as a feature of the node."""
+        return f"taint:{self.key}={self.value}:{self.effect}"
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """What a pod tolerates; an empty key or effect is any."""
+
+    key: str
+    value: str | None  # None: any
+    effect: str
+
+    def covers(self, taint: Taint) -> bool:
+        """Return whether a taint is tolerated."""
+        return self.key in ("", taint.key) and self.effect in ("", taint.effect) and self.value in (None, taint.value)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One condition on labels: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet it; NotIn is also met where there is no such label."""
+        value = labels.get(self.key)
+        if self.operator in ("Gt", "Lt"):
+            return self._compares(value)
+        if self.operator in ("In", "NotIn"):
+            return (value in self.values) == (self.operator == "In")
+        return (value is not None) == (self.operator == "Exists")
+
+    def _compares(self, value: str | None) -> bool:
+        try:
+            one, other = int(value or ""), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return one > other if self.operator == "Gt" else one < other
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Conditions that labels must all meet; `fields` are conditions on the object's own name."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], name: str = "") -> bool:
+        """Return whether all conditions hold."""
+        known = {"metadata.name": name}
+        return all(one.holds(labels) for one in self.labels) and all(one.holds(known) for one in self.fields)
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.fields)
+
+
+@dataclass(frozen=True)
+class SpreadConstraint:
+    """How evenly the pods of a selector are to lie over the values of a label of nodes."""
+
+    max_skew: int
+    key: str
+    firm: bool  # DoNotSchedule; else ScheduleAnyway
+    selector: Selector
+
+
+@dataclass(frozen=True)
+class SchedulingPod:
+    """A pod as the scheduler sees it."""
+
+    name: str  # one of its own in the whole cluster: namespace/name
+    namespace: str = "default"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    requests: Mapping[str, int] = field(default_factory=dict)
+    scored: Mapping[str, int] = field(default_factory=lambda: dict(ASSUMED))  # CPU and memory as they are scored
+    required: tuple[Selector, ...] = ()  # of which a node must match one, if there are any
+    selector: Selector = field(default_factory=Selector)  # and this one
+    preferred: tuple[tuple[int, Selector], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    preempts: bool = True
+
+
+@dataclass(frozen=True)
+class SchedulingNode:
+    """A node as the scheduler sees it."""
+
+    name: str
+    allocatable: Mapping[str, int]  # with `pods`, how many it may run
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    cordoned: bool = False
+
+
+@dataclass(frozen=True)
+class DisruptionBudget:
+    """How many pods of a selector may be evicted just now."""
+
+    namespace: str
+    selector: Selector
+    allowed: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The bent line of RequestedToCapacityRatio: (utilization 0 to 100, score 0 to 10)."""
+
+    points: tuple[tuple[int, int], ...]
+
+
+RESOURCES = {CPU: 1, MEMORY: 1}
+SCORES = {
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "InterPodAffinity": 1,
+    "NodeResourcesLeastAllocated": 1,
+    "NodeAffinity": 1,
+    "NodePreferAvoidPods": 10_000,
+    "PodTopologySpread": 2,
+    "TaintToleration": 1,
+    "SelectorSpread": 1,
+}
+
+
+@dataclass(frozen=True)
+class KubeScheduler:
+    """A profile of kube-scheduler: the weights of its score plugins, what they are told, and its queues' times."""
+
+    weights: Mapping[str, int] = field(default_factory=lambda: dict(SCORES))
+    resources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by plugin; others: CPU 1, memory 1
+    shape: Shape = field(default_factory=lambda: Shape(((0, 0), (100, 10))))
+    percentage: int = 0  # of nodes to score; 0: by the number of nodes
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+
+    def nodes_to_find(self, nodes: int) -> int:
+        """After how many nodes that fit the search ends."""
+        if nodes < 100 or self.percentage >= 100:
+            return nodes
+        share = self.percentage if self.percentage > 0 else max(5, 50 - nodes // 125)
+        return max(100, nodes * share // 100)

@@ -1,0 +1,96 @@
+"""Filter plugins: which nodes could take a pod.
+
+NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit and PodTopologySpread; a pod that was nominated to
+a node, and is at least as important, counts as if it were there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetlab.core.kubernetes import SchedulingPod, SpreadConstraint
+from fleetlab.sim.kubernetes.state import Bools, Cache, Ints
+
+FIRM = ("NoSchedule", "NoExecute")
+
+
+def feasible(cache: Cache, pod: SchedulingPod) -> Bools:
+    """Which nodes pass all filters."""
+    allowed = resolvable(cache, pod)
+    fits = allowed & fitting(cache, pod) & spread_allows(cache, pod)
+    for node, others in _nominated(cache, pod).items():
+        if fits[node]:
+            with cache.with_pods(others, node):
+                fits[node] = bool(fitting(cache, pod)[node] and spread_allows(cache, pod)[node])
+    return fits
+
+
+def feasible_on(cache: Cache, pod: SchedulingPod, node: int) -> bool:
+    """Whether one node passes all filters; on its own, without looking at the others' nominations."""
+    others = _nominated(cache, pod).get(node, [])
+    if others:
+        with cache.with_pods(others, node):
+            if not (fitting(cache, pod)[node] and spread_allows(cache, pod)[node]):
+                return False
+    return bool(resolvable(cache, pod)[node] and fitting(cache, pod)[node] and spread_allows(cache, pod)[node])
+
+
+def _nominated(cache: Cache, pod: SchedulingPod) -> dict[int, list[SchedulingPod]]:
+    found: dict[int, list[SchedulingPod]] = {}
+    for other, node in cache.nominated.values():
+        if other.priority >= pod.priority and other.name != pod.name:
+            found.setdefault(node, []).append(other)
+    return found
+
+
+def resolvable(cache: Cache, pod: SchedulingPod) -> Bools:
+    """Which nodes are not ruled out for good: neither by cordon, nor by taint, nor by what the pod selects."""
+    allowed: Bools = cache.selected(pod) & (cache.untolerated(pod.tolerations, FIRM) == 0)
+    return allowed
+
+
+def fitting(cache: Cache, pod: SchedulingPod) -> Bools:
+    """Which nodes have room for one more pod, and for all that this one asks for."""
+    fits: Bools = cache.count + 1 <= cache.allocatable.get("pods", cache.count)
+    for name, amount in pod.requests.items():
+        if amount and name not in cache.allocatable:
+            return np.zeros(len(cache.nodes), np.bool_)
+        if name in cache.allocatable:
+            fits = fits & (cache.requested[name] + amount <= cache.allocatable[name])
+    return fits
+
+
+def spread_allows(cache: Cache, pod: SchedulingPod) -> Bools:
+    """On which nodes one more pod keeps within the skew of each firm constraint."""
+    firm = [one for one in pod.spread if one.firm]
+    allowed = np.ones(len(cache.nodes), np.bool_)
+    if not firm:
+        return allowed
+    counted = cache.selected(pod)
+    for one in firm:
+        counted = counted & (cache.values(one.key)[0] >= 0)
+    for one in firm:
+        allowed &= _within_skew(cache, pod, one, counted)
+    return allowed
+
+
+def _within_skew(cache: Cache, pod: SchedulingPod, one: SpreadConstraint, counted: Bools) -> Bools:
+    values, names = cache.values(one.key)
+    if not names:
+        return np.zeros(len(cache.nodes), np.bool_)
+    there = np.zeros(len(names), np.bool_)
+    there[values[counted]] = True
+    # Pods on all nodes with the value count, once one node with it may be used.
+    matches = domain_counts(values, cache.matching(pod.namespace, one.selector), len(names))
+    least = int(matches[there].min()) if there.any() else 2**31 - 1
+    own = int(one.selector.matches(pod.labels))
+    present = values >= 0
+    mine = np.where(present & there[values], matches[values], 0)
+    within: Bools = present & (mine + own - least <= one.max_skew)
+    return within
+
+
+def domain_counts(values: Ints, counts: Ints, size: int) -> Ints:
+    """Add counts of nodes up by the value of their label."""
+    present = values >= 0
+    return np.bincount(values[present], weights=counts[present], minlength=size).astype(np.int64)

@@ -1,0 +1,103 @@
+"""A KubeSchedulerConfiguration as a site has it, in YAML or JSON: weights, arguments of plugins, backoff.
+
+Read of the first profile, or of the one that is named; of its plugins only those that score.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from fleetlab.core import TraceError
+from fleetlab.core.kubernetes import SCORES, KubeScheduler, Shape
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, whole, words
+
+HINT = "what kube-scheduler is given with --config: a KubeSchedulerConfiguration"
+DEFAULT = KubeScheduler()
+
+
+def read_scheduler(path: Path, name: str | None = None) -> KubeScheduler:
+    """Read a profile from a file; the first if none is named."""
+    try:
+        return scheduler_of(members(_document(path), path.name), name)
+    except MalformedObject as e:
+        msg = f"{path.name}: {e}"
+        raise TraceError(msg, hint=HINT) from None
+
+
+def _document(path: Path) -> object:
+    text = path.read_text("utf-8")
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError as e:
+            raise MalformedObject(str(e)) from None
+    try:
+        import yaml
+    except ImportError:
+        msg = f"{path.name}: YAML needs PyYAML"
+        raise TraceError(msg, hint="pip install 'fleetlab[k8s]', or write it as JSON") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise MalformedObject(str(e).replace("\n", " ")) from None
+
+
+def scheduler_of(config: Object, name: str | None = None) -> KubeScheduler:
+    """Read a profile; Malformed says what is wrong with it."""
+    if config.get("kind") != "KubeSchedulerConfiguration":
+        msg = "not a KubeSchedulerConfiguration"
+        raise MalformedObject(msg)
+    profile = _profile(config, name)
+    plugins = members(members(profile.get("plugins"), "plugins").get("score"), "plugins.score")
+    arguments = dict(_arguments(profile))
+    return KubeScheduler(
+        weights=_weights(plugins),
+        resources={plugin: found for plugin, given in arguments.items() if (found := _resources(given))},
+        shape=_shape(arguments.get("RequestedToCapacityRatio", {})),
+        percentage=whole(config.get("percentageOfNodesToScore"), "percentageOfNodesToScore"),
+        initial_backoff=_seconds(config, "podInitialBackoffSeconds", DEFAULT.initial_backoff),
+        max_backoff=_seconds(config, "podMaxBackoffSeconds", DEFAULT.max_backoff),
+    )
+
+
+def _profile(config: Object, name: str | None) -> Object:
+    profiles = [members(one, "profiles") for one in elements(config.get("profiles"), "profiles")] or [{}]
+    names = [words(one.get("schedulerName"), "schedulerName") or "default-scheduler" for one in profiles]
+    if name is not None and name not in names:
+        msg = f"no profile named {name}: {', '.join(names)}"
+        raise MalformedObject(msg)
+    return profiles[names.index(name) if name is not None else 0]
+
+
+def _weights(plugins: Object) -> Mapping[str, int]:
+    """The default plugins without those that are disabled, then those that are enabled."""
+    off = [words(members(one, "disabled").get("name"), "name") for one in elements(plugins.get("disabled"), "disabled")]
+    weights = {} if "*" in off else {name: weight for name, weight in SCORES.items() if name not in off}
+    for one in elements(plugins.get("enabled"), "enabled"):
+        plugin = members(one, "enabled")
+        weights[words(plugin.get("name"), "name")] = whole(plugin.get("weight"), "weight") or 1
+    return weights
+
+
+def _arguments(profile: Object) -> list[tuple[str, Object]]:
+    given = [members(one, "pluginConfig") for one in elements(profile.get("pluginConfig"), "pluginConfig")]
+    return [(words(one.get("name"), "pluginConfig.name"), members(one.get("args"), "args")) for one in given]
+
+
+def _resources(arguments: Object) -> dict[str, int]:
+    listed = [members(one, "resources") for one in elements(arguments.get("resources"), "resources")]
+    return {
+        words(one.get("name"), "resources.name"): whole(one.get("weight"), "resources.weight") or 1 for one in listed
+    }
+
+
+def _shape(arguments: Object) -> Shape:
+    listed = [members(one, "shape") for one in elements(arguments.get("shape"), "shape")]
+    points = [(whole(one.get("utilization"), "utilization"), whole(one.get("score"), "score")) for one in listed]
+    return Shape(tuple(points)) if points else DEFAULT.shape
+
+
+def _seconds(config: Object, key: str, otherwise: float) -> float:
+    return float(whole(config[key], key)) if config.get(key) is not None else otherwise

@@ -1,0 +1,136 @@
+"""Pods, nodes and budgets as kube-scheduler sees them, from what `kubectl get … -o json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+
+from fleetlab.core.kubernetes import (
+    ASSUMED,
+    CPU,
+    DisruptionBudget,
+    Requirement,
+    SchedulingNode,
+    SchedulingPod,
+    Selector,
+    SpreadConstraint,
+    Taint,
+)
+from fleetlab.traces.kubernetes.nodes import amounts, texts
+from fleetlab.traces.kubernetes.objects import Object, elements, members, whole, words
+from fleetlab.traces.kubernetes.pods import Requests, requests_of
+from fleetlab.traces.kubernetes.selectors import choices_of, tolerations_of
+
+Amounts = dict[str, int]
+
+
+def scheduling_pod(item: Object) -> SchedulingPod:
+    """Read one pod; Malformed says what is wrong with it."""
+    about, spec = members(item.get("metadata"), "metadata"), members(item.get("spec"), "spec")
+    containers = [requests_of(c, "spec.containers") for c in elements(spec.get("containers"), "spec.containers")]
+    before = [
+        requests_of(c, "spec.initContainers") for c in elements(spec.get("initContainers"), "spec.initContainers")
+    ]
+    extra = _counted(amounts(spec.get("overhead"), "spec.overhead"))
+    affinity = members(members(spec.get("affinity"), "spec.affinity").get("nodeAffinity"), "spec.affinity.nodeAffinity")
+    wanted = texts(spec.get("nodeSelector"), "spec.nodeSelector")
+    namespace = words(about.get("namespace"), "metadata.namespace") or "default"
+    return SchedulingPod(
+        name=f"{namespace}/{words(about.get('name'), 'metadata.name')}",
+        namespace=namespace,
+        labels=texts(about.get("labels"), "metadata.labels"),
+        priority=whole(spec.get("priority"), "spec.priority"),
+        requests=_together([_counted(c) for c in containers], [_counted(c) for c in before], extra),
+        scored=_together([_scored(c) for c in containers], [_scored(c) for c in before], _only(extra, ASSUMED)),
+        required=tuple(_required(affinity)),
+        selector=Selector(tuple(Requirement(key, "In", (value,)) for key, value in wanted.items())),
+        preferred=tuple(_preferred(affinity)),
+        tolerations=tuple(tolerations_of(spec)),
+        spread=tuple(_spread(spec)),
+        preempts=spec.get("preemptionPolicy") != "Never",
+    )
+
+
+def _counted(requests: Requests) -> Amounts:
+    return {name: ceil(amount * 1000) if name == CPU else ceil(amount) for name, amount in requests.items()}
+
+
+def _scored(requests: Requests) -> Amounts:
+    return ASSUMED | _only(_counted(requests), ASSUMED)
+
+
+def _only(counted: Amounts, names: Iterable[str]) -> Amounts:
+    return {name: counted[name] for name in names if name in counted}
+
+
+def _together(containers: list[Amounts], before: list[Amounts], extra: Amounts) -> Amounts:
+    """What runs side by side adds up; of what runs before, one after the other, the largest counts."""
+    names = {name for part in (*containers, *before, extra) for name in part}
+    return {
+        name: max([sum(c.get(name, 0) for c in containers), *(c.get(name, 0) for c in before)]) + extra.get(name, 0)
+        for name in sorted(names)
+    }
+
+
+def _required(affinity: Object) -> Iterable[Selector]:
+    where = "spec.affinity.nodeAffinity"
+    terms = members(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), where).get("nodeSelectorTerms")
+    yield from (_term(members(term, where)) for term in elements(terms, where))
+
+
+def _preferred(affinity: Object) -> Iterable[tuple[int, Selector]]:
+    where = "spec.affinity.nodeAffinity"
+    for item in elements(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), where):
+        one = members(item, where)
+        yield whole(one.get("weight"), f"{where}.weight"), _term(members(one.get("preference"), where))
+
+
+def _term(term: Object) -> Selector:
+    of = {name: choices_of({name: term.get(name)}) for name in ("matchExpressions", "matchFields")}
+    parts = (tuple(Requirement(k, o, tuple(v)) for k, o, v in of[name]) for name in of)
+    return Selector(*parts)
+
+
+def _spread(spec: Object) -> Iterable[SpreadConstraint]:
+    where = "spec.topologySpreadConstraints"
+    for item in elements(spec.get("topologySpreadConstraints"), where):
+        one = members(item, where)
+        yield SpreadConstraint(
+            whole(one.get("maxSkew"), f"{where}.maxSkew"),
+            words(one.get("topologyKey"), f"{where}.topologyKey"),
+            one.get("whenUnsatisfiable") == "DoNotSchedule",
+            label_selector(one.get("labelSelector"), where),
+        )
+
+
+def label_selector(value: object, where: str) -> Selector:
+    """Read a selector of pods."""
+    given = members(value, where)
+    exact = [Requirement(k, "In", (v,)) for k, v in sorted(texts(given.get("matchLabels"), where).items())]
+    others = [Requirement(k, o, tuple(v)) for k, o, v in choices_of(given)]
+    return Selector((*exact, *others))
+
+
+def scheduling_node(item: Object) -> SchedulingNode:
+    """Read one node; Malformed says what is wrong with it."""
+    about, spec = members(item.get("metadata"), "metadata"), members(item.get("spec"), "spec")
+    status, where = members(item.get("status"), "status"), "spec.taints"
+    taints = [members(taint, where) for taint in elements(spec.get("taints"), where)]
+    return SchedulingNode(
+        words(about.get("name"), "metadata.name"),
+        _counted(amounts(status.get("allocatable"), "status.allocatable")),
+        texts(about.get("labels"), "metadata.labels"),
+        tuple(Taint(*(words(t.get(name), f"{where}.{name}") for name in ("key", "value", "effect"))) for t in taints),
+        spec.get("unschedulable") is True,
+    )
+
+
+def disruption_budget(item: Object) -> DisruptionBudget:
+    """Read one PodDisruptionBudget."""
+    about, status = members(item.get("metadata"), "metadata"), members(item.get("status"), "status")
+    selector = members(item.get("spec"), "spec").get("selector")
+    return DisruptionBudget(
+        words(about.get("namespace"), "metadata.namespace") or "default",
+        label_selector(selector, "spec.selector"),
+        whole(status.get("disruptionsAllowed"), "status.disruptionsAllowed"),
+    )

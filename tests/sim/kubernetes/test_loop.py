@@ -1,0 +1,80 @@
+"""The queue of kube-scheduler by hand: who starts when, on a node of one or two GPUs."""
+
+import math
+
+import pytest
+
+from fleetlab.core.kubernetes import KubeScheduler, SchedulingNode, SchedulingPod
+from fleetlab.sim.kubernetes.loop import Site, play
+from fleetlab.sim.kubernetes.queue import Queue, Waiting
+
+GPU = "nvidia.com/gpu"
+
+
+def pods_of(*gpus, priority=()):
+    ranks = dict(enumerate(priority))
+    return [SchedulingPod(f"p{k}", requests={GPU: n}, priority=ranks.get(k, 0)) for k, n in enumerate(gpus)]
+
+
+def site_of(gpus=1, nodes=1, **words):
+    has = {"cpu": 64_000, "memory": 2**38, "pods": 110, GPU: gpus}
+    return Site([SchedulingNode(f"n{k}", has) for k in range(nodes)], **words)
+
+
+def test_a_pod_starts_when_it_comes_if_it_fits():
+    placed = play(site_of(), pods_of(1), [3.5], [2.0], seed=1)
+    assert (placed.start, placed.end) == ([3.5], [5.5])
+
+
+def test_a_pod_that_waited_longer_than_its_backoff_starts_when_another_ends():
+    placed = play(site_of(), pods_of(1, 1), [0.0, 1.0], [10.0, 5.0], seed=1)
+    assert placed.start[1] == 10.0
+
+
+def test_a_pod_that_still_backs_off_starts_at_the_next_whole_second_after():
+    placed = play(site_of(), pods_of(1, 1), [0.0, 9.4], [10.0, 5.0], seed=1)
+    assert placed.start[1] == 11.0  # tried at 9.4, backs off until 10.4, looked at in whole seconds
+
+
+def test_a_smaller_pod_that_comes_later_goes_first_where_a_larger_one_does_not_fit():
+    placed = play(site_of(gpus=2), pods_of(1, 2, 1), [0.0, 1.0, 2.0], [10.0, 5.0, 20.0], seed=1)
+    assert placed.start == [0.0, 22.0, 2.0]
+
+
+def test_higher_priority_goes_first_of_those_that_wait():
+    placed = play(site_of(), pods_of(1, 1, 1, priority=(9, 1, 5)), [0.0, 1.0, 2.0], [10.0, 5.0, 5.0], seed=1)
+    assert placed.start == [0.0, 15.0, 10.0]
+
+
+def test_a_preemptor_starts_when_its_victim_has_left():
+    site = site_of(grace=4.0)
+    placed = play(site, pods_of(1, 1, priority=(0, 7)), [0.0, 3.0], [100.0, 5.0], seed=1)
+    assert (placed.preempted[0], placed.end[0], placed.start[1]) == (3.0, 7.0, 7.0)
+
+
+def test_a_nominated_pod_keeps_its_room_from_others_of_lower_priority():
+    site = site_of(grace=4.0)
+    placed = play(site, pods_of(1, 1, 1, priority=(0, 7, 3)), [0.0, 3.0, 6.9], [100.0, 5.0, 5.0], seed=1)
+    assert placed.start[1:] == [7.0, 12.0]
+
+
+def test_a_pod_that_fits_nowhere_never_starts_and_the_simulation_ends():
+    placed = play(site_of(), pods_of(2, 1), [0.0, 0.0], [1.0, 1.0], seed=1)
+    assert placed.start == [math.inf, 0.0]
+
+
+def test_every_attempt_takes_a_cycle():
+    placed = play(site_of(gpus=8, cycle=0.25), pods_of(1, 1, 1), [0.0, 0.0, 0.0], [9.0, 9.0, 9.0], seed=1)
+    assert placed.start == [0.0, 0.25, 0.5]
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (30, 10)])
+def test_backoff_doubles_up_to_its_limit(attempts, seconds):
+    queue = Queue(KubeScheduler())
+    assert queue.backoff_end(Waiting(0, 0, 100.0, attempts)) == 100.0 + seconds
+
+
+def test_a_pod_that_was_left_for_a_minute_is_tried_again_at_the_next_half_minute():
+    queue = Queue(KubeScheduler())
+    queue.failed(Waiting(0, 0, 0.0, attempts=1), 12.0)
+    assert queue.next_tick(12.0) == 90.0
