@@ -1,8 +1,7 @@
 """The profiles that ship with the package, from the cells measured on an H200.
 
 Run it as `python -m benchmarks.make_profile FOLDER`. The same cells give the same files, byte for byte: speeds are
-rounded to the digits that their intervals support. With `--colocation FOLDER` nothing is written; the prediction for
-MIG slices is checked against published tables.
+rounded to the digits that their intervals support.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks.mig_tables import against
-from fleetlab._screen import table
 from fleetlab.bench.plans import CLASSES, MATRIX
 from fleetlab.bench.profile import profile
 from fleetlab.core import Provenance, Speed
@@ -27,15 +24,11 @@ PLANS = {
 
 
 def main() -> None:
-    """Write both files, or check slices."""
+    """Write both files."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.make_profile", description=__doc__)
     parser.add_argument("folder", type=Path, help="docs/measurements/h200")
     parser.add_argument("--out", type=Path, default=HOME, help="where the files go")
-    parser.add_argument("--colocation", action="store_true", help="the folder has published tables of MIG speeds")
     options = parser.parse_args()
-    if options.colocation:
-        print(table(against(options.folder)))
-        return
     for name, plans in PLANS.items():
         workloads, classes = (tuple(CLASSES), True) if name == "speed.json" else (MATRIX, False)
         made = profile([options.folder / plan for plan in plans], workloads=workloads, classes=classes)

@@ -76,21 +76,28 @@ def deaf_mps(tmp_path, monkeypatch) -> None:
 # What `nvidia-smi` does, as far as the bench asks: a card whose MIG it switches, cuts and lists. `state` is its memory;
 # what is in `fails`, `lies`, … makes it do otherwise at the option of that name.
 SMI = """#!{python} -IS
-import json, os, re, signal, sys, time
+import fcntl, json, os, re, signal, sys, time
 from pathlib import Path
 path = Path({state!r})
+lock = path.with_suffix(".lock").open("w")  # one at a time, as the driver has it
+fcntl.flock(lock, fcntl.LOCK_EX)
 s = json.loads(path.read_text())
+def save():
+    path.with_suffix(".new").write_text(json.dumps(s))
+    path.with_suffix(".new").replace(path)
 words = sys.argv[1:]
 line = " ".join(words)
 option = next((w for w in words if w in ("-mig", "-cgi", "-dci", "-dgi", "-lgi", "-lgip", "-lgipp", "-L")), words[0])
 s["log"].append(line)
-path.write_text(json.dumps(s))
+save()
 def end(text="", status=0):
-    path.write_text(json.dumps(s))
+    save()
     print(text, end="")
     sys.exit(status)
 def made(start, size, name):
+    time.sleep(s["slow"])
     s["instances"].append([name, max([i[1] for i in s["instances"]], default=0) + 1, start, size])
+    save()
 if s["hangs"]:
     time.sleep(600)
 if s["garbage"]:
@@ -104,6 +111,9 @@ if option.startswith("--query-gpu"):
     print(s["warns"], end="")
     end(f"0, {{s['name']}}, {{s['uuid']}}, 580.159.04, 143771, 0, {{s['compute']}}, Enabled, {{mig[0]}}, {{mig[1]}}\\n")
 if option.startswith("--query-compute-apps"):
+    s["leaves"] -= 1  # at this look they are gone
+    if s["leaves"] == 0:
+        s["processes"] = []
     came = path.with_name("visitors")
     visitors = [[pid, "visitor"] for pid in came.read_text().split()] if came.exists() else []
     if visitors:
@@ -130,6 +140,7 @@ if option == "-mig":
     mode = "Enabled" if words[-1] == "1" else "Disabled"
     if s["instances"] and mode == "Disabled":
         end("Unable to disable MIG Mode for GPU 00000000:01:00.0: In use by another client\\n", 19)
+    time.sleep(s["slow"])
     s["pending"] = mode
     if not s["pends"]:
         s["mig"] = mode
@@ -142,7 +153,7 @@ if option == "-cgi":
         if s["half"]:
             end("Unable to create a GPU instance on GPU  0: Insufficient Resources\\n", 19)
     if s["interrupts"]:
-        path.write_text(json.dumps(s))
+        save()
         os.kill(os.getppid(), signal.SIGINT)
         time.sleep(600)
     end("Successfully created GPU instance\\n")
@@ -193,6 +204,8 @@ class Smi:
             hangs=False,
             garbage=False,
             interrupts=False,
+            slow=0.0,
+            leaves=0,
         )
         text = SMI.format(python=sys.executable, state=str(self._state))
         program(folder / "bin", text, "nvidia-smi")

@@ -24,6 +24,7 @@ GIVEN = {  # another value than the default for each word, as text and as a valu
     "estimate": ("group", "group"),
     "sharing": ("mps", "mps"),
     "speed": ("published", "published"),
+    "speed_classes": ("app:a=light,other=heavy", {"app:a": "light", "other": "heavy"}),
     "preemption": ("true", True),
     "quota": ("16", 16),
     "queues": ('{"column":"user","queue":[{"name":"u"}]}', {"column": "user", "queue": [{"name": "u"}]}),
@@ -71,7 +72,7 @@ def test_a_command_has_the_other_parameters_of_its_verb(verb):
 @pytest.mark.parametrize("word", GIVEN)
 def test_a_word_means_the_same_in_every_spelling(word, tmp_path):
     text, value = GIVEN[word]
-    shared = {"sharing": "mps"} if word == "speed" else {}  # a profile has no effect without
+    shared = {"sharing": "mps"} if word.startswith("speed") else {}  # a profile has no effect without
     wanted = Scenario.of("builtin:200", **shared | {word: value})
     options = [part for name in shared for part in (f"--{name}", shared[name])]
     options += [f"--{word}", *([] if word == "preemption" else [text])]

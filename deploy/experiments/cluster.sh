@@ -89,7 +89,8 @@ sensible() {
   local mode
   [[ $node ]] || fail "which node?" "--node NODE; kubectl get nodes --selector nvidia.com/gpu.present=true"
   [[ $node =~ ^[a-z0-9][a-z0-9.-]*$ ]] || fail "not the name of a node: $node" "kubectl get nodes"
-  [[ $work =~ ^[A-Za-z0-9][A-Za-z0-9_.:-]*$ ]] || fail "not the name of a workload: $work" "fleetlab bench workload --help"
+  [[ $work =~ ^[A-Za-z0-9][A-Za-z0-9_.:-]*(\ [A-Za-z0-9][A-Za-z0-9_.:-]*)*$ ]] ||
+    fail "not the name of a workload: $work" "fleetlab bench workload --help"
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || fail "not a number of seconds: $seconds"
   [[ $modes =~ ^[a-z\ -]*[a-z]+[a-z\ -]*$ ]] || fail "which modes? «$modes»" "exclusive, time-slicing, mps, mig"
   for mode in $modes; do

@@ -6,13 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any
 
 import aiohttp
 
 from realtest.kubernetes.lab import TOKEN, LabError, own_certificate
+from realtest.kubernetes.objects import Object
 
-Object = dict[str, Any]
 AT_ONCE = 16
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -6,7 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
-from realtest.kubernetes.client import Object
+from realtest.kubernetes.objects import Object
 from realtest.kubernetes.profiles import PROFILES
 from realtest.kubernetes.record import table
 

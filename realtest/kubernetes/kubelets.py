@@ -7,9 +7,8 @@ import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
 
-from realtest.kubernetes.client import PODS, Client, Object
-
-RUN_TIME = "fleetlab/run-seconds"  # the annotation that says how long a pod runs
+from realtest.kubernetes.client import PODS, Client
+from realtest.kubernetes.objects import RUN_TIME, Object
 
 
 def now() -> str:

@@ -1,4 +1,4 @@
-"""etcd, kube-apiserver and kube-scheduler on loopback, each ended by its own process id.
+"""etcd, kube-apiserver and kube-scheduler on loopback, each ended by its process id when the lab ends or gets SIGTERM.
 
 etcd is a package of Debian; the other two are built from Debian's source package: docs/deploy.md says how. No other
 controller runs, and no kubelet: nodes are objects that nobody watches over, and `kubelets` ends the pods.
@@ -6,11 +6,14 @@ controller runs, and no kubelet: nodes are objects that nobody watches over, and
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,6 +56,8 @@ class Lab:
 
     def __enter__(self) -> Lab:
         self.folder.mkdir(parents=True, exist_ok=True)
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+        atexit.register(self.down)
         store, peer, port = (free_port() for _ in range(3))
         self.url = f"https://127.0.0.1:{port}"
         try:
@@ -67,15 +72,17 @@ class Lab:
         self.down()
 
     def down(self) -> None:
-        """End what was started, the last first."""
+        """End what was started, the last first; one that ended stays off the list if this is interrupted."""
         while self._running:
-            process = self._running.pop()
+            process = self._running[-1]
             process.terminate()
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            self._running.pop()
+        atexit.unregister(self.down)
 
     def schedule(self, configuration: dict[str, Any]) -> Path:
         """Start kube-scheduler with a configuration; return its log."""

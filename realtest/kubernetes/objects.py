@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from realtest.kubernetes.kubelets import RUN_TIME
-
 Object = dict[str, Any]
+RUN_TIME = "fleetlab/run-seconds"  # the annotation that says how long a pod runs
 GPU = "nvidia.com/gpu"
 GIB = 2**30
 ZONES = ("a", "b", "c")

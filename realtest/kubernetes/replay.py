@@ -3,8 +3,8 @@
 The cache is led by the record: a pod is on its node from the attempt that chose it, and off when the log says it is
 gone. kube-scheduler takes its snapshot a moment after it logs an attempt, and logs that a pod is gone a moment before
 it takes it off, in another thread: the last pod that went before an attempt may still have been there, and those that
-went within `BLUR_S` after it may have been gone. A decision is `exact` if it follows from the order of the log, and `late` if it follows only with such pods still there,
-or gone already.
+went within `BLUR_S` after it may have been gone. A decision is `exact` if it follows from the order of the log, and
+`late` if it follows only with such pods still there, or gone already.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fleetlab.sim.kubernetes.preemption import best_candidates
 from fleetlab.sim.kubernetes.state import Cache, Ints
 from fleetlab.traces.kubernetes.scheduler_config import scheduler_of
 from fleetlab.traces.kubernetes.scheduling import disruption_budget, scheduling_node, scheduling_pod
-from realtest.kubernetes.kubelets import RUN_TIME
+from realtest.kubernetes.objects import RUN_TIME
 from realtest.kubernetes.record import SCHEMA, checksum, pod_number
 
 BLUR_S = 0.02

@@ -8,10 +8,10 @@ import time
 from collections.abc import Awaitable
 from pathlib import Path
 
-from realtest.kubernetes.client import PODS, Client, Object
+from realtest.kubernetes.client import PODS, Client
 from realtest.kubernetes.kubelets import Kubelets
 from realtest.kubernetes.lab import Lab, LabError
-from realtest.kubernetes.objects import RATE, Load, nodes_of, pods_of
+from realtest.kubernetes.objects import RATE, Load, Object, nodes_of, pods_of
 from realtest.kubernetes.profiles import Profile
 
 PATIENCE_S = 120.0  # how long nothing may end while pods are left

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from fleetlab._table import Column, layout
 from fleetlab.core import Estimate, Provenance, Result, as_json, say
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 PAGE = 100  # characters of a line in a file, beyond which headings are broken
-WIDEST = 72  # characters of a cell
+WIDEST = 400  # characters of a cell: what is longer is not for reading
+# Between a number and its unit no line is broken.
+UNIT = re.compile(r"(?<=\d) (?=%|(?:s|min|h|days|ms|[KMGT]iB|GPUs?|nodes?|jobs?)\b)")
+TOGETHER = "\u00a0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def show(
         return
     covered = (result.coverage.line,) if result.coverage is not None else ()
     if said := (*covered, *result.findings):
-        lines = "\n".join(prose(cell(line, widest=10_000)) for line in said)
+        lines = "\n".join(prose(cell(as_options(line, WORDS), widest=10_000)) for line in said)
         print(lines, end="\n" if columns else "\n\n")
     if not columns:
         print("\n".join(prose(say(e), "  ") for e in result.summary()))
@@ -77,10 +81,10 @@ def table(frame: pl.DataFrame, most: int = MOST) -> str:
     Headings of a table that is wider than the terminal are broken at their spaces; on a terminal, texts too. What
     goes into a file or another program has a line for each row.
     """
-    from fleetlab.core.display import INTERVAL, shown
+    from fleetlab.core.display import shown
 
     columns = [
-        Column(c.name, c.numeric, [cell(text) for text in c.texts], joined=c.name == INTERVAL)
+        Column(c.name, c.numeric, [cell(text) for text in c.texts], joined=c.name.endswith((" % CI", " % PI")))
         for c in shown(frame.head(most))
     ]
     text = layout(columns, screen_width() or PAGE, whole_rows=screen_width() is None)
@@ -89,18 +93,24 @@ def table(frame: pl.DataFrame, most: int = MOST) -> str:
     return "\n".join(text)
 
 
-def screen_width() -> int | None:
+def screen_width(stream: TextIO | None = None) -> int | None:
     """The columns of the terminal, or what COLUMNS says; None where the output goes into a file or a program."""
-    known = os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty()
+    known = os.environ.get("COLUMNS", "").isdigit() or (stream or sys.stdout).isatty()
     return get_terminal_size().columns if known else None
 
 
-def prose(text: str, indent: str = "", first: str = "") -> str:
+def prose(text: str, indent: str = "", first: str = "", stream: TextIO | None = None) -> str:
     """A line of text, broken between words where the terminal ends; `indent` begins the lines after the first."""
-    width = screen_width()
+    width = screen_width(stream)
     if width is None or len(first) + len(text) <= width:
         return first + text
-    return "\n".join(wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False))
+    whole = UNIT.sub(TOGETHER, text)
+    # What is longer than a line, such as a path or a list of columns, stays whole on stderr: it may be copied.
+    lines = wrap(
+        whole, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False,
+        break_long_words=stream is None,
+    )  # fmt: skip
+    return "\n".join(lines).replace(TOGETHER, " ")
 
 
 def cell(text: str, widest: int = WIDEST) -> str:
@@ -111,9 +121,14 @@ def cell(text: str, widest: int = WIDEST) -> str:
 
 def complain(message: str, hint: str | None) -> None:
     """Say on stderr what went wrong and what to do next."""
-    print(f"error: {message}", file=sys.stderr)
+    print(_lines(message, "error: "), file=sys.stderr)
     if hint:
-        print(f"\nhint: {hint}", file=sys.stderr)
+        print("\n" + _lines(hint, "hint: "), file=sys.stderr)
+
+
+def _lines(message: str, first: str) -> str:
+    begin, *more = message.split("\n")
+    return "\n".join((prose(begin, "  ", first, sys.stderr), *(prose(line, "  ", "", sys.stderr) for line in more)))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from textwrap import wrap
 
 GAP = 2  # spaces between columns
 HEADING = 12  # characters of a line of a heading that is broken
+SHORT = 7  # characters of a heading that stays in one line: 95 % CI
 NARROW = 14  # characters that a column of texts keeps, where it has so many
 
 
@@ -40,6 +41,7 @@ class Column:
     def least(self) -> int:
         """The width below which a number, or a word of its heading, would be broken."""
         word = max(map(len, self.name.split()), default=0)
+        word = max(word, min(len(self.name), SHORT))
         return max(word, self.cells if self.numeric else min(self.cells, NARROW))
 
 
@@ -116,8 +118,13 @@ def _lines(columns: Sequence[Column], sizes: Sequence[int]) -> list[str]:
     rows = [[[""] * (tall - len(head)) + head for head in heads], [["-" * w] for w in sizes]]
     for texts in zip(*(c.texts for c in columns), strict=True):
         cells = zip(texts, columns, sizes, strict=True)
-        rows.append([[text] if c.numeric or len(text) <= w else wrap(text, w) for text, c, w in cells])
+        rows.append([[text] if c.numeric or len(text) <= w else _broken(text, w) for text, c, w in cells])
     return [line for row in rows for line in _row(row, columns, sizes)]
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """Break a text between words; at a hyphen, which may be part of a name, only where a word alone is too wide."""
+    return wrap(text, width, break_on_hyphens=max(map(len, text.split()), default=0) > width)
 
 
 def _row(cells: Sequence[Sequence[str]], columns: Sequence[Column], sizes: Sequence[int]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from fleetlab.commands import demand, describe, eta, explain, pages, plan, simulate, sweep, theory, traces, tune
 from fleetlab.commands.bench import bench
 from fleetlab.commands.share import share
-from fleetlab.commands.words import examples, open_desk, version, whole_numbers
+from fleetlab.commands.words import examples, open_desk, shown_default, version, whole_numbers
 
 app = App(
     name="fleetlab",
@@ -30,7 +30,7 @@ app = App(
     ),
     help_format="plaintext",
     config=whole_numbers,
-    default_parameter=Parameter(negative_iterable=()),  # no option that empties a list
+    default_parameter=Parameter(negative_iterable=(), show_default=shown_default),  # no option that empties a list
     suppress_keyboard_interrupt=False,
     version=version,
 )
@@ -100,7 +100,8 @@ def _mistake(e: CycloptsError, words: Sequence[str]) -> tuple[str, str]:
         return said, f"`{name} --help` shows what it takes"
     what = " ".join((missing.parameter.help or "").split()).rstrip(".")
     said = f"{missing.name.removeprefix('--').upper()} is missing" + (f": {what[0].lower()}{what[1:]}" if what else "")
-    example = next((line.strip() for line in (apps[-1].help_epilogue or "").splitlines() if name in line), "")
+    lines = (apps[-1].help_epilogue or "").replace("\\\n    ", "").splitlines()
+    example = next((line.strip() for line in lines if name in line), "")
     return said, (f"such as `{example}`; " if example else "") + f"`{name} --help` shows what it takes"
 
 

@@ -58,6 +58,11 @@ def test_a_long_gap_is_a_stall_even_of_a_neighbor_that_survives():
     )
 
 
+def test_stalls_name_the_faults_that_no_neighbor_survived():
+    found = verdicts(fault("kill", survived=False, gap=None), fault("hang", survived=True, gap=0.02))
+    assert found["no stalls"][1].endswith("hang 20 ms; not counted, because the neighbor died: kill")
+
+
 def test_a_gpu_that_serves_nobody_after_a_fault_has_not_recovered():
     assert verdicts(fault("assert", survived=False, after=None))["recovery"][0] == LOST
 
@@ -68,9 +73,10 @@ def test_the_worst_neighbor_decides_on_fairness():
 
 
 def test_a_word_of_the_pattern_is_a_leak():
-    leak = cell("information", "free", found_share=0.25)
-    assert verdicts(leak)["confidentiality"] == (LOST, "of a freed pattern the next tenant found: 25% (free)")
-    assert verdicts(cell("information", "exit", found_share=0.0))["confidentiality"][0] == KEPT
+    leak = cell("information", "free", found_share=0.25, read_mib=2048)
+    says = "of a freed pattern the next tenant found: 25% (free); it read 2 GiB or more"
+    assert verdicts(leak)["confidentiality"] == (LOST, says)
+    assert verdicts(leak | {"found_share": 0.0})["confidentiality"][0] == KEPT
 
 
 def test_a_failed_cell_says_nothing():

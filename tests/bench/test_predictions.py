@@ -7,9 +7,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetlab.bench.profile.predictions import BAR, PlanPrediction, compare_predictions, predict_plan
+from fleetlab.bench.profile.predictions import (
+    BAR,
+    LEAST_SPREAD,
+    PlanPrediction,
+    compare_predictions,
+    error_quantile,
+    predict_plan,
+)
 from fleetlab.bench.run import make_plan
 from fleetlab.core import DeviceError
+from fleetlab.core.display import shown
 
 MEASURED = Path(__file__).parents[2] / "docs" / "measurements"
 SHIPPED = MEASURED / "h200-heldout" / "predictions.json"
@@ -58,6 +66,40 @@ def test_a_measurement_that_is_off_by_a_known_amount_has_that_error(tmp_path, to
     assert by["mps", "3"]["bias"] == pytest.approx(0.02, abs=1e-3)
     assert by["time-slicing", "2"]["mae"] == pytest.approx(0, abs=1e-3)
     assert by["all", "all"]["speeds"] == len(told)
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return compare_predictions(SHIPPED, [SHIPPED.parent])
+
+
+def test_the_mixes_measured_after_their_prediction_are_within_the_bar(held_out):
+    error, _, compared = held_out.summary()
+    assert (error.value <= BAR, error.high <= BAR, compared.value) == (True, True, 94)
+
+
+def test_the_least_width_of_intervals_follows_from_the_errors_on_held_out_mixes(held_out):
+    speeds = held_out.frames["speeds"]
+    errors = {key: error_quantile(speeds.filter(mode=key[0], size=key[1])) for key in LEAST_SPREAD}
+    assert errors == pytest.approx(LEAST_SPREAD, abs=1e-3)
+
+
+def test_a_new_prediction_under_mps_is_at_least_as_wide_as_the_errors_before(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '[suite]\nmodes = ["time-slicing", "mps"]\nmixes = [["resnet-infer", "resnet-light"]]\n'
+        '[tenant.resnet-infer]\nworkload = "resnet-infer"\n[tenant.resnet-light]\nworkload = "resnet-train"\n'
+    )
+    folders = sorted(path.parent for path in (MEASURED / "h200").glob("*/manifest.json"))
+    frame = predict_plan(make_plan(str(tmp_path / "mine.toml")), folders).frame
+    width = frame.select(pl.col("mode"), width=(pl.col("high") / pl.col("low")).log() / 2)
+    assert width.filter(mode="mps")["width"].min() >= LEAST_SPREAD["mps", 2] - 1e-3
+    assert width.filter(mode="time-slicing")["width"].max() < LEAST_SPREAD["mps", 2]
+
+
+def test_the_heading_of_prediction_intervals_is_not_that_of_confidence_intervals(held_out):
+    heads = {name: [c.name for c in shown(frame)] for name, frame in held_out.tables().items()}
+    assert ("90 % PI" in heads["speeds"], "95 % CI" in heads["speeds"]) == (True, False)
+    assert ("90 % PI" in heads["errors"], "95 % CI" in heads["errors"]) == (False, True)
 
 
 def test_what_is_measured_already_is_not_predicted():

@@ -183,6 +183,21 @@ def test_classes_are_means_over_works_and_hold_their_intervals(tmp_path):
     assert (heavy.value, heavy.low, heavy.high) == pytest.approx((math.sqrt(0.8 * 0.2), 0.2, 0.8))
 
 
+def test_a_workload_that_is_kept_is_a_class_of_its_own(tmp_path):
+    cells = [
+        cell("time-slicing", ["a"], [1.0], busy=0.2, util=20),
+        cell("time-slicing", ["b"], [1.0], busy=0.2, util=20),
+        cell("time-slicing", ["a", "b"], [0.9, 0.8]),
+        cell("time-slicing", ["a", "a"], [0.7, 0.7]),
+        cell("time-slicing", ["b", "b"], [0.6, 0.6]),
+    ]
+    made = profile([folder(tmp_path / "x", cells)], classes=True, keep=["b"])
+    assert made.speed("time-slicing", "b", "light").value == pytest.approx(0.8)
+    assert made.speed("time-slicing", "light", "light").value == pytest.approx(0.7)
+    with pytest.raises(fleetlab.DeviceError, match="not in the profile: other"):
+        profile([tmp_path / "x"], classes=True, keep=["other"])
+
+
 def test_classes_have_every_pair_that_the_simulator_asks_for(tmp_path):
     works = {"a": 0.2, "b": 0.5, "c": 1.0, "d": 0.9}
     cells = [cell("time-slicing", [name], [1.0], busy=busy, util=100 * busy) for name, busy in works.items()]

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
-from benchmarks.mig_tables import against, from_one
 
 import fleetlab
 from fleetlab.bench.profile import predict_slices
+from fleetlab.bench.profile.published import check_published, from_one, from_others, miso
 from fleetlab.bench.profile.slice_model import ERROR_P90, GpuSlice, on_slice, stretch_curve
 
 HALF, EIGHTH = GpuSlice("half", 0.5, 0.5), GpuSlice("eighth", 0.125, 0.125)
@@ -77,8 +78,16 @@ def test_every_prediction_says_that_it_is_one(h200):
     assert set(frame["kind"]) == {"predicted"}
     assert (frame["low"] <= frame["speed"]).all()
     assert (frame["speed"] <= frame["high"]).all()
+    assert (frame["high"] <= 1).all()
     whole = frame.filter(frame["profile"] == "7g.141gb")
     assert whole["speed"].to_list() == pytest.approx([1.0] * whole.height)
+
+
+def test_the_largest_slice_of_an_a100_is_slower_than_the_card_without_mig(h200):
+    frame = predict_slices([h200], model="A100-40").tables()["slices"].filter(pl.col("profile") == "7g.40gb")
+    assert (frame["sms"] == 98 / 108).all()
+    assert (frame["speed"] <= 1).all()
+    assert frame["speed"].min() < 0.95
 
 
 # --- against published tables ----------------------------------------------------------------------------------------
@@ -86,13 +95,13 @@ def test_every_prediction_says_that_it_is_one(h200):
 
 def test_a_folder_without_the_tables_is_said(tmp_path):
     with pytest.raises(fleetlab.DeviceError, match="cannot read the published table"):
-        against(tmp_path)
+        check_published(tmp_path)
 
 
 @pytest.fixture
 def tables(data):
-    folder = data / "colocation"
-    return {(r["table"], r["formula"]): r for r in against(folder).iter_rows(named=True)}
+    found = check_published(data / "colocation").tables()
+    return {(r["table"], r["formula"]): r for r in found["tables"].iter_rows(named=True)}
 
 
 @pytest.mark.data
@@ -108,4 +117,21 @@ def test_the_twin_is_within_five_percent_for_half_of_misos_settings(tables):
 
 @pytest.mark.data
 def test_nine_in_ten_are_within_what_the_limits_allow(tables):
-    assert max(found["p90"] for found in tables.values()) <= ERROR_P90
+    assert max(found["p90"] for (_, formula), found in tables.items() if "other" not in formula) <= ERROR_P90
+
+
+@pytest.mark.data
+def test_one_measured_slice_says_more_than_all_other_models(tables):
+    for table in ("MISO", "ParvaGPU", "MIGProfiler"):
+        assert tables[table, "Amdahl"]["median"] < tables[table, "mean of other models"]["median"]
+
+
+@pytest.mark.data
+def test_what_is_predicted_of_a_model_knows_nothing_of_it(data):
+    """Its own speeds, whatever they are, do not change the prediction, only the error."""
+    settings = miso(data / "colocation")
+    first = settings[0].model
+    wrong = [s._replace(speeds=dict.fromkeys(s.speeds, 0.5)) if s.model == first else s for s in settings]
+    assert len({round((1 + m.error) * 0.5, 9) for m in from_others(wrong) if m.model == first and m.slices == 4}) == 1
+    others = [m for m in from_others(settings) if m.model != first]
+    assert others != [m for m in from_others(wrong) if m.model != first]

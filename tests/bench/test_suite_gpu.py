@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.kill_suite import main
 
 from fleetlab.bench.one_process import measure
 from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
@@ -67,3 +68,10 @@ def test_processes_take_turns_without_mps_and_none_with_it():
     assert seen["time-slicing"]["2"]["running"] < 1
     assert seen["time-slicing"]["2"]["gaps"] > 20
     assert seen["mps"]["2"]["running"] > 1.9
+
+
+@needs_mps
+@pytest.mark.validate
+@pytest.mark.parametrize("mode", ["mps", "time-slicing"])
+def test_a_suite_that_is_killed_at_ten_moments_leaves_the_card_as_it_was(tmp_path, mode):
+    assert main(["--mode", mode, "--kills", "10", "--out", str(tmp_path)]) == 0

@@ -16,7 +16,23 @@ def cells(**columns):
 
 def test_a_number_and_its_limits_are_two_columns_in_one_unit():
     found = cells(policy=["a", "b"], wait=[7200.0, 30.0], low=[3600.0, None], high=[10_800.0, None])
-    assert found == {"policy": ["a", "b"], "wait": ["2.0 h", "30 s"], "95 % CI": ["1.0 to 3.0 h", "–"]}
+    assert found == {"policy": ["a", "b"], "wait": ["120 min", "0.5 min"], "95 % CI": ["60 to 180 min", "–"]}
+
+
+def test_durations_of_a_column_have_the_unit_of_their_median():
+    assert cells(wait=[0.0, 30.0, 8000.0, 9000.0])["wait"] == ["0 h", "0.00833 h", "2.22 h", "2.5 h"]
+    assert cells(wait=[10.0, 20.0, 90_000.0])["wait"] == ["10 s", "20 s", "90,000 s"]
+
+
+def test_rows_of_different_metrics_keep_their_own_units():
+    found = cells(metric=["wait", "JCT"], value=[30.0, 7200.0], unit=["s", "s"])
+    assert found["value"] == ["30 s", "2 h"]
+
+
+def test_limits_belong_to_the_number_that_they_name_and_to_no_other():
+    found = cells(of=["jobs"], mean=[3.0], largest=[90.0], **{"mean low": [1.0], "mean high": [5.0]})
+    assert found["largest"] == ["90"]
+    assert "95 % CI" not in found
 
 
 def test_limits_belong_to_the_number_beside_them():
@@ -50,7 +66,7 @@ def test_jobs_are_named_by_numbers_without_separators():
     ("value", "unit", "said"),
     [
         (-90.0, "s", "−90 s"),
-        (math.inf, "s", "inf"),
+        (math.inf, "s", "∞"),
         (math.nan, "s", "–"),
         (True, "", "yes"),
         (0.125, "share", "12.5 %"),

@@ -61,7 +61,7 @@ NO_INTERVAL = "(no 95 % CI)"
         (Estimate("nodes", 12345, math.nan, math.nan, ""), f"nodes 12,345 {NO_INTERVAL}"),
         (Estimate("nodes", 1446, 1418, 1834, ""), "nodes 1,446 (95 % CI 1,418 to 1,834)"),
         (Estimate("nodes", 405, 405, 406, ""), "nodes 405 (95 % CI 405 to 406)"),
-        (Estimate("wait", 5.25, 0.0, math.inf, "s"), "wait 5.25 s (95 % CI 0 to inf)"),
+        (Estimate("wait", 5.25, 0.0, math.inf, "s"), "wait 5.25 s (95 % CI 0 to ∞)"),
         (Estimate("wait", math.nan, math.nan, math.nan, "s"), "wait –"),
         (Estimate.exact("jobs", 1260920), "jobs 1,260,920"),
         (Estimate.exact("span", 61.23456, "days"), "span 61.23 days"),
@@ -96,7 +96,7 @@ def test_what_has_no_end_is_told_apart_from_what_is_not_known_and_comes_back(tmp
     again = SavedResult.load(tmp_path / "saved.json")
     assert again.tables()["waits"].equals(Overloaded(1).tables()["waits"])
     assert again.tables()["ends"]["x"].to_list() == [math.inf]
-    assert say(again.summary()[0]) == "m inf days (95 % CI 0 to inf)"
+    assert say(again.summary()[0]) == "m ∞ (95 % CI 0 to ∞)"
 
 
 def test_json_has_provenance_summary_and_tables():

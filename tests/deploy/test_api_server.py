@@ -4,14 +4,16 @@ etcd is a package of Debian, and kube-apiserver is built from Debian's source pa
 runs the pods here: there are no nodes, and no controllers.
 """
 
+import contextlib
 import copy
 import os
 import re
 import shutil
+import socket
 import subprocess
+import time
 
 import pytest
-from realtest.kubernetes.lab import Lab
 
 yaml = pytest.importorskip("yaml")
 pytestmark = pytest.mark.slow
@@ -78,13 +80,53 @@ class Cluster:
         return one
 
 
+def free_port():
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return door.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(words, log):
+    with log.open("w") as out, subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def answers(cluster):
+    for _ in range(240):
+        if cluster.ask("get", "--raw=/readyz").stdout == "ok":
+            return True
+        time.sleep(0.5)
+    return False
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     if missing := [name for name in ("etcd", "kube-apiserver", "kubectl", "openssl") if not shutil.which(name)]:
         pytest.skip(f"not installed: {', '.join(missing)}")
     home = tmp_path_factory.mktemp("api")
-    with Lab(home, ("--authorization-mode=RBAC",)) as lab:
-        found = Cluster(home, lab.url)
+    (home / "tokens").write_text("lab,lab,lab,system:masters\n")
+    subprocess.run(["openssl", "genrsa", "-out", home / "key", "2048"], check=True, capture_output=True)
+    store, peer, port = (free_port() for _ in range(3))
+    client = f"http://127.0.0.1:{store}"
+    etcd = [
+        "etcd",
+        f"--data-dir={home / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+    ]
+    etcd += [f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync"]
+    server = ["kube-apiserver", f"--etcd-servers={client}", f"--cert-dir={home / 'certificates'}"]
+    server += ["--bind-address=127.0.0.1", f"--secure-port={port}", "--authorization-mode=RBAC"]
+    server += [f"--token-auth-file={home / 'tokens'}", "--service-cluster-ip-range=10.0.0.0/24"]
+    server += ["--service-account-issuer=https://lab", f"--service-account-key-file={home / 'key'}"]
+    server += [f"--service-account-signing-key-file={home / 'key'}"]
+    with running(etcd, home / "etcd.log"), running(server, home / "server.log"):
+        found = Cluster(home, f"https://127.0.0.1:{port}")
+        assert answers(found), (home / "server.log").read_text()[-2000:]
         done = found.ask("apply", "--filename=-", given=AROUND)
         assert done.returncode == 0, done.stderr
         wanted = "--for=condition=Established"

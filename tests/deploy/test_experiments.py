@@ -134,10 +134,8 @@ def test_a_run_goes_through_all_modes_and_puts_the_node_back(cluster, told):
     configured = [line.rpartition("=")[2] for line in cluster.log if "device-plugin.config=" in line]
     shared = [mode for mode in configured if mode != "exclusive"]
     assert shared == ["time-slicing", "mps", "time-slicing"]  # the last is what it was before
-    plans = [
-        json.loads(line.partition("--patch ")[2])["data"].get("plan") for line in cluster.log if "configmap" in line
-    ]
-    assert [plan for plan in plans if plan] == ["solo", "pairs-ts", "pairs-mps"]
+    patches = [json.loads(line.partition("--patch ")[2])["data"] for line in cluster.log if "configmap" in line]
+    assert [(p["plans"], p["minutes"]) for p in patches if "plans" in p] == [("", "60")]
     assert "time-slicing 4" in said or re.search(r'"parallelism":4', said)
     assert (cluster.out / "report.html").read_text("utf-8").count("mps-0") > 0
     assert (cluster.out / "analysis" / "analysis.html").exists()
@@ -279,6 +277,44 @@ def test_without_an_engine_no_image_is_built():
         capture_output=True, text=True, timeout=60, env=os.environ | {"ENGINE": "no-such-engine"},
     )  # fmt: skip
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: not installed: no-such-engine")
+
+
+def test_pods_may_be_different_workloads_and_plans_are_named(cluster):
+    words = ["--work", "resnet-train resnet-infer", "--plans", "quick serving", "--minutes", "20", "--dry-run"]
+    status, said = cluster.run("run-all.sh", "--node", "gpu-7", *words)
+    assert status == 0
+    assert '"work":"resnet-train resnet-infer"' in said
+    assert '"plans":"quick,serving","minutes":"20"' in said
+
+
+@pytest.mark.parametrize("minutes", ["0", "500", "soon"])
+def test_a_budget_that_a_job_cannot_have_is_refused(cluster, minutes):
+    status, said = cluster.run("run-all.sh", "--node", "gpu-7", "--minutes", minutes)
+    assert status == 2
+    assert f"error: not a number of minutes: {minutes}" in said
+
+
+def test_pods_take_their_workload_in_turn_by_their_index(tmp_path, rendered):
+    """The script of the job itself, with a `fleetlab` that says what it was told."""
+    one = next(o for o in rendered("overlays/mps/experiments") if o["metadata"]["name"] == "tenants")
+    container = one["spec"]["template"]["spec"]["containers"][0]
+    script = (
+        container["command"][2]
+        .replace("/results", str(tmp_path / "results"))
+        .replace("/tmp/said", str(tmp_path / "said"))
+    )
+    (tmp_path / "fleetlab").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "fleetlab").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FOLDER": "f", "NAME": "mps", "WORK": "resnet-train launch"}
+    for k in range(3):
+        words = [*container["command"][:2], script, "tenant", "--seconds", "5", "--json"]
+        subprocess.run(words, env=env | {"JOB_COMPLETION_INDEX": str(k)}, check=True, timeout=60)
+    said = {p.name: p.read_text() for p in (tmp_path / "results" / "f").iterdir()}
+    assert said == {
+        "mps-0-resnet-train.json": "bench workload resnet-train --seconds 5 --json\n",
+        "mps-1-launch.json": "bench workload launch --seconds 5 --json\n",
+        "mps-2-resnet-train.json": "bench workload resnet-train --seconds 5 --json\n",
+    }
 
 
 def test_stress_stops_at_the_number_that_breaks(cluster, told):

@@ -231,7 +231,21 @@ def test_a_service_runs_a_command_of_the_lab(services, entrypoint):
         if words[0] == "fleetlab":
             app.parse_args(words[1:], exit_on_error=False, print_error=False)
             ran += 1
-    assert ran == 3
+    assert ran == 4
+
+
+def test_clients_of_mps_share_its_pipes_its_memory_and_its_user(deploy):
+    read = pytest.importorskip("yaml").safe_load((deploy / "compose-mps.yaml").read_text("utf-8"))
+    daemon, clients = read["services"].pop("mps"), read["services"]
+    assert set(clients) == {"inference", "training"}
+    assert daemon["ipc"] == "shareable"
+    assert daemon["cap_drop"] == ["ALL"]
+    assert "user" not in daemon
+    for one in clients.values():
+        assert one["ipc"] == "service:mps"
+        assert one["environment"]["CUDA_MPS_PIPE_DIRECTORY"] == daemon["environment"]["CUDA_MPS_PIPE_DIRECTORY"]
+        assert "mps:/mps" in one["volumes"]
+    assert "uid=10001" in read["volumes"]["mps"]["driver_opts"]["o"]
 
 
 def test_files_that_a_service_mounts_are_there(services, deploy):

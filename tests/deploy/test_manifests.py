@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import ipaddress
 import re
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 yaml = pytest.importorskip("yaml")
 jsonschema = pytest.importorskip("jsonschema")
 MODES = ("exclusive", "time-slicing", "mps", "mig")
-WITH_PODS = tuple(f"overlays/{mode}/{what}" for mode in MODES for what in ("lab", "experiments"))
+WITH_PODS = tuple(f"overlays/{mode}/{what}" for mode in MODES for what in ("lab", "lab-load-balancer", "experiments"))
 FOLDERS = ("sharing", *WITH_PODS)
 EVERY = pytest.mark.parametrize("folder", FOLDERS)
 KUBERNETES = ("1.34.0", "1.37.0")
@@ -411,3 +412,25 @@ def test_the_linter_of_the_lab_finds_no_error_in_them(mode, rendered, tmp_path):
             assert [f for f in lint(path, gpu=None).problems if f.severity == "error"] == []
             looked += 1
     assert looked == 4
+
+
+def test_a_load_balancer_serves_private_addresses_alone(rendered):
+    all_ = rendered("overlays/mps/lab-load-balancer")
+    (service,) = [one for one in kinds(all_, "Service") if one["metadata"]["name"] == "inference"]
+    ranges = service["spec"]["loadBalancerSourceRanges"]
+    (policy,) = [one for one in kinds(all_, "NetworkPolicy") if one["metadata"]["name"] == "inference"]
+    let_in = [f["ipBlock"]["cidr"] for f in policy["spec"]["ingress"][0]["from"] if "ipBlock" in f]
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert ranges == let_in
+    assert all(ipaddress.ip_network(cidr).is_private for cidr in ranges)
+
+
+def test_the_server_answers_to_the_names_of_its_service(rendered):
+    from fleetlab.serving.server.hosts import KnownHosts
+
+    (server,) = [c for c in containers(rendered("overlays/mps/lab")) if c["name"] == "inference"]
+    words = server["args"]
+    allowed = [words[k + 1] for k, word in enumerate(words) if word == "--allow-host"]
+    hosts = KnownHosts("0.0.0.0", "0.0.0.0", allowed)
+    assert all(hosts.accepts(name) for name in (b"inference", b"inference.fleetlab:80", b"inference.fleetlab.svc"))
+    assert not hosts.accepts(b"evil.example")

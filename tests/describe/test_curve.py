@@ -27,13 +27,25 @@ def test_a_weight_of_two_is_a_value_twice(values):
     weights = 1.0 + np.arange(len(x)) % 2
     weighed, twice = ecdf("x", x, weights=weights), ecdf("x", np.repeat(x, weights.astype(int)))
     assert weighed.upto.tolist() == pytest.approx(twice.upto.tolist())
-    assert {p: v[0] for p, v in weighed.quantiles.items()} == {p: v[0] for p, v in twice.quantiles.items()}
+    assert {p: v[0] for p, v in weighed.quantiles.items()} == pytest.approx(
+        {p: v[0] for p, v in twice.quantiles.items()}
+    )
     assert weighed.mean[0] == pytest.approx(twice.mean[0])
 
 
-def test_quantiles_are_the_least_values_that_reach_their_level():
-    found = ecdf("x", np.arange(1.0, 101.0))
-    assert {p: v[0] for p, v in found.quantiles.items()} == {p: p for p in (5, 10, 25, 50, 75, 90, 95, 98, 99)}
+def test_quantiles_are_interpolated_as_everywhere_else():
+    x = np.random.default_rng(1).exponential(size=137)
+    found = ecdf("x", x)
+    assert {p: v[0] for p, v in found.quantiles.items()} == pytest.approx(
+        {p: float(np.quantile(x, p / 100)) for p in (5, 10, 25, 50, 75, 90, 95, 98, 99)}
+    )
+
+
+def test_a_table_has_limits_behind_the_number_that_they_belong_to():
+    columns = table([ecdf("a", np.arange(10.0))], "of").columns
+    for name in ("mean", "P50", "P90"):
+        at = columns.index(name)
+        assert columns[at + 1 : at + 3] == [f"{name} low", f"{name} high"]
 
 
 def test_what_is_not_there_and_what_is_not_asked_for_is_left_out():
@@ -86,7 +98,7 @@ def test_a_figure_has_few_points_and_steep_steps_stand_upright():
 
 def test_a_table_has_a_row_a_curve():
     rows = table([ecdf("a", np.arange(10.0)), ecdf("b", np.ones(3))], "of")
-    assert rows.select("of", "count", "mean", "P50", "largest").rows() == [("a", 10, 4.5, 4, 9), ("b", 3, 1, 1, 1)]
+    assert rows.select("of", "count", "mean", "P50", "largest").rows() == [("a", 10, 4.5, 4.5, 9), ("b", 3, 1, 1, 1)]
 
 
 def test_a_share_of_few_is_wilson_s():

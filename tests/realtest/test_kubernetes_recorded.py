@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("aiohttp")
 from realtest.kubernetes.profiles import PROFILES
 from realtest.kubernetes.replay import Run, replay
 

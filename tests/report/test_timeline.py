@@ -78,8 +78,8 @@ def test_a_selection_by_keys_is_told_as_a_window(browser, page):
             "document.querySelector('.timeline-plots').focus()"
         )
         step = ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT).key_up(Keys.SHIFT)
-        step.send_keys(Keys.ENTER).key_down(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-        step.key_up(Keys.SHIFT).send_keys(Keys.ENTER).perform()
+        step.send_keys(Keys.SPACE).key_down(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+        step.key_up(Keys.SHIFT).send_keys(Keys.SPACE).perform()
         view = ask(browser, f"{TIMELINE}.view.t")
         (window,) = ask(browser, "window.told")
         assert window["t1"] - window["t0"] == pytest.approx(2 * (view[1] - view[0]) / 50)
@@ -100,8 +100,25 @@ def test_the_cursor_reads_out_node_time_and_job(browser, page):
             "const d = arguments[0]; setTimeout(() => d(document.querySelector('.timeline-live').textContent), 300)"
         )
         said = browser.execute_async_script(script)
-        assert re.search(r"node-\d+.*day 0 \d\d:\d\d:\d\d.*taken", said)
-        assert re.search(r"job (job-\d+|of the warm start) user user-\d+, .* GPUs?, .*day .* to day .*, waited", said)
+        assert re.search(r"node-\d+.*Wed 1 Jul \d\d:\d\d:\d\d.*taken", said)
+        assert re.search(
+            r"job (job-\d+|of the warm start) user user-\d+, .* GPUs?, .*\d\d:\d\d:\d\d to \w+ \d+ \w+ .*, waited", said
+        )
+
+
+def test_what_is_known_of_a_job_stays_after_a_click_and_goes_with_escape(browser, page):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    with opened(browser, page):
+        drawn(browser)
+        over = browser.find_element("css selector", ".timeline-plots .u-over")
+        ActionChains(browser).move_to_element(over).pause(0.3).click().pause(0.3).move_by_offset(50, 20).perform()
+        wait_until = "const d = arguments[0]; setTimeout(() => d([t.pinned, t.readout.innerText]), 500)"
+        pinned, said = browser.execute_async_script(f"const t = {TIMELINE}; {wait_until}")
+        assert pinned
+        assert "taken within" in said
+        keys(browser, "\ue00c")  # escape
+        assert ask(browser, f"{TIMELINE}.readout.hidden")
 
 
 def test_every_coloring_paints_and_has_a_legend(browser, page):

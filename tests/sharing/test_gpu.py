@@ -12,7 +12,7 @@ import pytest
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing import mps_daemon, run_command, status
-from fleetlab.sharing.mig.profiles import gpu_profiles, mig_gpu
+from fleetlab.sharing.mig.models import gpu_profiles, mig_gpu
 from fleetlab.sharing.modes import Share
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")]
@@ -51,14 +51,14 @@ def sms():
 
 def test_a_real_card_is_told():
     found = status.status()
-    assert found.cards
-    assert found.cards[0].name.startswith("NVIDIA")
-    assert found.cards[0].memory_mib > 1000
+    assert found.gpus
+    assert found.gpus[0].name.startswith("NVIDIA")
+    assert found.gpus[0].memory_mib > 1000
     assert {m.name for m in found.modes} == set(status.OBSTACLES)
 
 
 def test_an_h200_tells_the_profiles_that_we_know_of_it():
-    if "H200" not in status.status().cards[0].name:
+    if "H200" not in status.status().gpus[0].name:
         pytest.skip("another GPU")
     assert gpu_profiles(0).profiles == mig_gpu("H200").profiles
 
@@ -126,7 +126,7 @@ def test_a_card_that_somebody_uses_is_not_to_be_had_alone():
     ) as somebody:
         somebody.stdout.readline()
         try:
-            with pytest.raises(BenchError, match="card 0 is not free"):
+            with pytest.raises(BenchError, match="GPU 0 is in use"):
                 run_command.run_in_mode("exclusive", ["true"], progress=print)
         finally:
             somebody.communicate(b"\n")

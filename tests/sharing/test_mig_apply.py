@@ -10,7 +10,7 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.sharing import records
 from fleetlab.sharing.mig import apply
 from fleetlab.sharing.mig.layouts import parse_layout, place
-from fleetlab.sharing.mig.profiles import gpu_profiles, mig_gpu
+from fleetlab.sharing.mig.models import gpu_profiles, mig_gpu
 
 MAKE = "mig -i 0 -cgi 2g.35gb:0,2g.35gb:2,3g.71gb:4 -C"
 pytestmark = pytest.mark.usefixtures("own", "root")
@@ -203,8 +203,8 @@ def test_where_a_driver_does_not_tell_places_the_known_ones_do(smi):
 
 
 def test_an_unknown_card_that_does_not_tell_places_is_refused(smi):
-    smi.set(places="", profiles=smi["profiles"].replace("1g.18gb ", "1g.23gb "))
-    with pytest.raises(BenchError, match=r"unknown placements of profile `1g.23gb`"):
+    smi.set(places="", profiles=smi["profiles"].replace("1g.18gb ", "1g.29gb "))
+    with pytest.raises(BenchError, match=r"unknown placements of profile `1g.29gb`"):
         gpu_profiles(0)
 
 

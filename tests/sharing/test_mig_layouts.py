@@ -12,7 +12,8 @@ import pytest
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig import layouts
 from fleetlab.sharing.mig.layouts import layout_name, maximal_layouts, parse_layout, place, slices_left
-from fleetlab.sharing.mig.profiles import BY_NAME, MigGpu, MigProfile, mig_gpu, parse_placements, parse_profiles
+from fleetlab.sharing.mig.models import BY_NAME, mig_gpu
+from fleetlab.sharing.mig.profiles import MigGpu, MigProfile, parse_placements, parse_profiles
 
 PROBE = Path(__file__).parents[2] / "docs" / "measurements" / "h200" / "probe.json"
 # The 18 layouts of an A100 in MISO's repository (Li et al., SoCC 2022), as slices of compute.
@@ -47,7 +48,13 @@ def cut(request):
 def classic():
     """An A100 without the profiles that came later: 1g with twice the memory, and with media extensions."""
     card = mig_gpu("A100-40")
-    return MigGpu(card.name, tuple(p for p in card.profiles if p.name not in ("1g.10gb", "1g.5gb+me")))
+    return MigGpu(card.name, tuple(p for p in card.profiles if p.name not in ("1g.10gb", "1g.5gb+me")), card.sms)
+
+
+@pytest.fixture(params=[name for name, cut in BY_NAME.items() if cut.slices == 7])
+def seven(request):
+    """The cards with 7 compute slices and 8 memory slices."""
+    return BY_NAME[request.param]
 
 
 def slices(layout):
@@ -103,7 +110,7 @@ def test_misos_layouts_are_ours_but_for_4_and_3(classic):
 
 
 def test_maximal_layouts_are_those_of_brute_force(cut):
-    every = [layouts.Placement(start, p) for p in cut.profiles if not p.media for start in p.starts]
+    every = [layouts.Placement(start, p) for p in cut.profiles if p.plain for start in p.starts]
     taken = [0] * (1 << len(every))  # slices of each subset, or -1 where two overlap
     for subset in range(1, len(taken)):
         low = subset & -subset
@@ -114,7 +121,8 @@ def test_maximal_layouts_are_those_of_brute_force(cut):
     assert {frozenset(map(str, layout)) for layout in maximal_layouts(cut)} == expected
 
 
-def test_on_these_cards_counts_and_sums_of_slices_decide(cut):
+def test_on_these_cards_counts_and_sums_of_slices_decide(seven):
+    cut = seven
     # Nowhere do the slices suffice while their places do not: checked for all 127 choices.
     seen = 0
     for counts in product(*(range(p.most + 1) for p in cut.profiles)):
@@ -133,7 +141,8 @@ def test_no_layout_has_more_sms_than_the_card(cut):
     assert all(sum(one.profile.sms for one in layout) <= whole for layout in maximal_layouts(cut))
 
 
-def test_a_layout_is_placed_so_that_more_can_be_added(cut):
+def test_a_layout_is_placed_so_that_more_can_be_added(seven):
+    cut = seven
     three, one = cut.profiles[4].name, cut.profiles[0].name
     # From slice 0 the 3g would shut out a fourth 1g: its half has four slices of memory and of compute.
     assert [str(p) for p in place(cut, [three])] == [f"{three}:4"]
@@ -166,7 +175,7 @@ def test_what_does_not_fit_is_told_in_slices(layout, why):
 def test_slices_that_would_do_in_all_but_not_where_they_are_are_told_so():
     odd = MigProfile("2g.2gb", 1, 2, 2.0, 3, 2, (1, 3))
     card = MigGpu(
-        "odd", (odd, MigProfile("4g.4gb", 0, 4, 4.0, 1, 4, (0,)), MigProfile("7g.8gb", 2, 7, 8.0, 1, 8, (0,)))
+        "odd", (odd, MigProfile("4g.4gb", 0, 4, 4.0, 1, 4, (0,)), MigProfile("7g.8gb", 2, 7, 8.0, 1, 8, (0,))), 7
     )
     with pytest.raises(BenchError, match=r"2g.2gb needs 2 memory slices starting at 1, 3, and beside 4g.4gb none"):
         place(card, ["4g.4gb", "2g.2gb"])
@@ -192,3 +201,82 @@ def test_a_card_of_no_or_of_several_kinds_lists_what_there_is(name, hint):
 
 def test_a_card_is_found_by_the_beginning_of_its_name():
     assert mig_gpu("h200").name == mig_gpu("H200-141").name == "H200-141"
+
+
+# --- models, as published listings have them ------------------------------------------------------------------------
+
+# Rows of `nvidia-smi mig -lgip`: name, id, number, GiB, SMs.
+LISTED = {
+    "A30-24": "1g.6gb 14 4 5.81 14, 1g.6gb+me 21 1 5.81 14, 2g.12gb 5 2 11.69 28, 2g.12gb+me 6 1 11.69 28, "
+    "4g.24gb 0 1 23.44 56",
+    "H100-94": "1g.12gb 19 7 10.75 16, 1g.12gb+me 20 1 10.75 16, 1g.24gb 15 4 21.62 26, 2g.24gb 14 3 21.62 32, "
+    "3g.47gb 9 2 46.38 60, 4g.47gb 5 1 46.38 64, 7g.94gb 0 1 93.12 132",
+    "GH200-96": "1g.12gb 19 7 11.0 16, 1g.12gb+me 20 1 11.0 16, 1g.24gb 15 4 23.0 26, 2g.24gb 14 3 23.0 32, "
+    "3g.48gb 9 2 46.5 60, 4g.48gb 5 1 46.5 64, 7g.96gb 0 1 93.0 132",
+    "RTX-PRO-6000-96": "1g.24gb 14 4 23.62 46, 1g.24gb+me 21 1 23.62 46, 1g.24gb+gfx 47 4 23.62 46, "
+    "1g.24gb+me.all 65 1 23.62 46, 1g.24gb-me 67 4 23.62 46, 2g.48gb 5 2 47.38 94, 2g.48gb+gfx 35 2 47.38 94, "
+    "2g.48gb+me.all 64 1 47.38 94, 2g.48gb-me 66 2 47.38 94, 4g.96gb 0 1 95.0 188, 4g.96gb+gfx 32 1 95.0 188",
+}
+# And of `-lgipp`.
+PLACED = {
+    "A30-24": {14: (1, (0, 1, 2, 3)), 21: (1, (0, 1, 2, 3)), 5: (2, (0, 2)), 6: (2, (0, 2)), 0: (4, (0,))},
+    "RTX-PRO-6000-96": dict.fromkeys((14, 21, 47, 65, 67), (3, (0, 3, 6, 9)))
+    | dict.fromkeys((5, 35, 64, 66), (6, (0, 6)))
+    | dict.fromkeys((0, 32), (12, (0,))),
+}
+
+
+@pytest.mark.parametrize("model", LISTED)
+def test_profiles_are_those_that_a_card_of_the_model_listed(model):
+    ours = [f"{p.name} {p.id} {p.most} {p.memory_gib} {p.sms}" for p in BY_NAME[model].profiles]
+    assert ours == LISTED[model].split(", ")
+
+
+@pytest.mark.parametrize("model", PLACED)
+def test_placements_are_those_that_a_card_of_the_model_listed(model):
+    assert {p.id: (p.size, p.starts) for p in BY_NAME[model].profiles} == PLACED[model]
+
+
+def test_a_b200_has_what_nvidias_listing_shows_and_says_what_it_does_not():
+    card = mig_gpu("B200")
+    assert [(p.name, p.sms) for p in card.profiles[:4]] == [
+        ("1g.23gb", 18),
+        ("1g.23gb+me", 18),
+        ("1g.45gb", 30),
+        ("2g.45gb", 36),
+    ]
+    assert "not from a listing" in card.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("product", "model"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "A100-40"),
+        ("NVIDIA A100-PCIE-40GB", "A100-40"),
+        ("NVIDIA A100 80GB PCIe", "A100-80"),
+        ("NVIDIA A30", "A30-24"),
+        ("NVIDIA H100 80GB HBM3", "H100-80"),
+        ("NVIDIA H100 NVL", "H100-94"),
+        ("NVIDIA GH200 480GB", "GH200-96"),
+        ("NVIDIA H200", "H200-141"),
+        ("NVIDIA B200", "B200-180"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000-96"),
+    ],
+)
+def test_a_product_name_of_the_driver_is_a_model(product, model):
+    assert mig_gpu(product).name == model
+
+
+def test_an_h100_with_fewer_sms_is_not_taken_for_one_with_132():
+    with pytest.raises(BenchError, match="unknown GPU model with MIG: `NVIDIA H100 PCIe`"):
+        mig_gpu("NVIDIA H100 PCIe")
+
+
+def test_a_profile_may_be_named_by_its_slices(cut):
+    one = cut.profile("1g")
+    assert (one.slices, one.plain, one.size) == (1, True, min(p.size for p in cut.profiles))
+
+
+def test_an_a30_has_5_layouts_by_place():
+    # Each half is 2 or 11; or all of it: 2 × 2 + 1.
+    assert len(maximal_layouts(mig_gpu("A30"))) == 5

@@ -562,6 +562,27 @@ def test_a_profile_of_other_classes_needs_to_be_told_them():
     assert speeds_of(profile, "mps", w, classes=["gnn", "bert"]).of.tolist() == [1, 0]
 
 
+def test_the_class_of_a_job_is_that_of_the_first_rule_that_applies_to_it():
+    rows = [("mps", a, b, 0.5, 0.4, 0.6) for a in ("mine", "rest") for b in (None, "mine", "rest")]
+    frame = pl.DataFrame(rows, schema=["mode", "workload", "neighbour", "speed", "low", "high"], orient="row")
+    profile = Speed.of(frame, device="card", provenance=Provenance("bench", "test", {}))
+    w = jobs(runtime=[1, 1, 1], app=["bert", "bert", "gnn"], user=["ada", "bob", "bob"])
+    rules = {"user:ada": "rest", "app:bert": "mine", "other": "rest"}
+    assert speeds_of(profile, "mps", w, rules=rules).of.tolist() == [1, 0, 1]
+    with pytest.raises(WorkloadError, match="2 jobs are of no class"):
+        speeds_of(profile, "mps", w, rules={"user:ada": "mine"})
+    with pytest.raises(WorkloadError, match=r"no app by that name: `brt`; did you mean bert\?"):
+        speeds_of(profile, "mps", w, rules={"app:brt": "mine"})
+    with pytest.raises(WorkloadError, match="did you mean mine"):
+        speeds_of(profile, "mps", w, rules={"other": "mnie"})
+
+
+def test_without_a_rule_a_job_is_of_the_class_of_its_request():
+    w = jobs(runtime=[10, 10], gpu_milli=[300, 900], app=["a", "b"])
+    found = speeds_of(Speed.default(), "mps", w, rules={"app:b": "light"})
+    assert [["heavy", "light", "medium"][c] for c in found.of] == ["light", "light"]
+
+
 # -- policies of one's own -------------------------------------------------------------------------------------------
 
 
@@ -671,7 +692,7 @@ def test_a_long_run_tells_how_far_it_is_and_plays_the_same():
     w = jobs(runtime=[1.0] * 700, submit=[float(k) for k in range(700)])
     told = []
     one = play(w, order="fair", progress=lambda what, done, share: told.append((what, done, share)))
-    assert [what for what, _, _ in told] == ["simulated"] * len(told)
+    assert [what for what, _, _ in told] == ["simulating jobs"] * len(told)
     assert len(told) >= 2
     assert all(a[1] < b[1] <= 700 for a, b in pairwise(told))
     assert all(share == done / 700 for _, done, share in told)

@@ -12,7 +12,7 @@ import fleetlab
 from fleetlab import Cluster, Drain, Outage, Workload
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.tiles import queue
-from fleetlab.sim.tiles.figure import figure, panels
+from fleetlab.sim.tiles.figure import Clock, figure, panels
 from fleetlab.sim.tiles.rows import rows_of
 from fleetlab.sim.tiles.timeline import BINS, ROWS, ClusterTimeline, TilePlace
 
@@ -219,7 +219,7 @@ def test_a_figure_holds_compressed_planes_within_its_bytes():
     result = simulated(rows)
     timeline = timeline_of(result)
     over_time = panels(result.world, result.played)
-    small, large = (figure(timeline, "fifo", None, over_time, most) for most in (4000, 300_000))
+    small, large = (figure(timeline, "fifo", Clock(), over_time, most) for most in (4000, 300_000))
     assert sum(map(len, small.tiles.values())) <= 4000 < sum(map(len, large.tiles.values())) <= 300_000
     level, zoom = large.about["held"][0]
     place = TilePlace(level, zoom, 0, 0)

@@ -28,7 +28,7 @@ def test_the_file_goes_to_stdout_and_the_losses_to_stderr(lab, capsys):
     said = capsys.readouterr()
     assert said.out.splitlines()[-2:] == ["    - name: nvidia.com/gpu", "      replicas: 4"]
     assert "memory_mib: 35000 -> none; " in said.err
-    assert "docs/measurements/sharing.md#mps-5050" in said.err
+    assert "docs/isolation.md#fairness" in said.err
 
 
 def test_a_file_is_written_whole_and_the_losses_go_to_stdout(lab, tmp_path, capsys):

@@ -95,7 +95,7 @@ def test_a_job_without_an_end_speaks_neither_for_nor_against():
     rows = [(0.0, 0.0, None, 2000, ["T4"]), (0.0, 1.0, 5.0, 2000, ["T4"])]
     found = fleetlab.audit(trace(rows, [(0, "a"), (1, "a")]))
     assert found.feasible
-    assert found.checks.filter(pl.col("remark").str.contains("1 jobs without a start or an end")).height > 0
+    assert found.checks.filter(pl.col("remark").str.contains("1 job without a start or an end")).height > 0
 
 
 def test_of_what_a_cluster_has_nothing_nothing_can_be_held():
@@ -125,8 +125,8 @@ def test_a_simulated_schedule_is_feasible_and_comes_out_again():
     few = Cluster.of(made.cluster.frame[::8], source="an eighth")
     found = fleetlab.audit(as_trace(fleetlab.simulate(made.workload, few, warm_up="none")))
     assert found.feasible
-    assert found.waits["difference"].to_list() == [0.0] * found.waits.height
-    assert found.waits["recorded"].max() > 0
+    assert found.waits["wait change"].to_list() == [0.0] * found.waits.height
+    assert found.waits["recorded wait"].max() > 0
 
 
 def test_a_simulated_schedule_does_not_fit_a_smaller_cluster():
@@ -142,8 +142,8 @@ def test_a_simulated_schedule_does_not_fit_a_smaller_cluster():
 def test_what_a_difference_of_waits_is_stands_beside_its_interval():
     made = fleetlab.synthesize("pai2020", jobs=4000, seed=1)
     row = fleetlab.audit(made).waits.row(0, named=True)
-    assert row["difference"] == pytest.approx(row["simulated"] - row["recorded"])
-    assert row["difference low"] < row["difference"] < row["difference high"]
+    assert row["wait change"] == pytest.approx(row["simulated wait"] - row["recorded wait"])
+    assert row["wait change low"] < row["wait change"] < row["wait change high"]
 
 
 def test_the_command_prints_checks_violations_and_waits(tmp_path, command):
@@ -170,4 +170,4 @@ def test_the_pods_of_openb_fit_their_cluster(data):
     pods = fleetlab.read(data / "alibaba-openb-v2023" / "openb_pod_list_default.csv", "openb2023")
     found = fleetlab.audit(pods)
     assert found.feasible
-    assert found.waits.row(0, named=True)["simulated"] == 0.0
+    assert found.waits.row(0, named=True)["simulated wait"] == 0.0

@@ -6,24 +6,21 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.eta import random_jobs
+from benchmarks.eta import small_cluster as nodes
 
 import fleetlab
-from fleetlab import Cluster, Scenario, Trace, Workload, WorkloadError
+from fleetlab import Scenario, Trace, Workload, WorkloadError
 from fleetlab.core.resample import ahead
 from fleetlab.sim.engine.begin import running_of
 from fleetlab.sim.simulate import play_from, simulate
 from fleetlab.sim.world_rows import Times, take
-from fleetlab.studies.eta.calibration import Asks, widened
+from fleetlab.studies.eta import asks
 from fleetlab.studies.eta.history import History
 from fleetlab.studies.eta.judge import answered, drawn_rows, pinball
 from fleetlab.studies.eta.replay import quantiles
 from fleetlab.studies.eta.request import read_request
-from fleetlab.studies.eta.run_times import RunTimes
-
-
-def nodes(count, gpus=8, gpu_type="A100"):
-    names = {"node": [f"n{k}" for k in range(count)], "gpus": [gpus] * count, "gpu_type": [gpu_type] * count}
-    return Cluster.of(pl.DataFrame(names), source="by hand")
+from fleetlab.studies.eta.run_times import RunTimes, Survival
 
 
 def regular(last_runtime=100.0, later=()):
@@ -36,17 +33,6 @@ def regular(last_runtime=100.0, later=()):
     frame = pl.DataFrame({"submit": submit, "start": start, "runtime": runtime, "gpu_milli": [1000] * len(submit)})
     workload = Workload.of(frame.with_columns(end=pl.col("start") + pl.col("runtime")), source="by hand")
     return Trace(workload, fleetlab.Provenance("read", "by hand"), nodes(1, 1))
-
-
-def random_jobs(count, load=0.95, seed=1):
-    """Poisson arrivals of 1 to 8 GPUs on 12 nodes of 8, exponential run times by user."""
-    rng = np.random.default_rng(seed)
-    gpus, user = rng.choice([1, 2, 4, 8], count, p=[0.5, 0.2, 0.15, 0.15]), rng.integers(0, 10, count)
-    runtime = (1800 * np.exp(rng.normal(0, 1, 10)))[user] * rng.exponential(1, count)
-    submit = np.cumsum(rng.exponential(np.mean(gpus * runtime) / (load * 96), count))
-    users = [f"u{k}" for k in user]
-    frame = {"submit": submit - submit[0], "runtime": runtime, "gpu_milli": gpus * 1000, "user": users}
-    return Workload.of(pl.DataFrame(frame), source="by hand")
 
 
 def test_a_job_behind_one_of_known_length_starts_when_that_ends():
@@ -80,6 +66,67 @@ def test_a_time_limit_bounds_every_draw():
     assert known.draw(np.array([31]), np.zeros(1), 50, np.random.default_rng(0)).max() == 90.0
 
 
+def test_a_limit_that_was_never_used_is_used_as_others_are():
+    shares = np.linspace(0.1, 0.5, 40)  # of limits of 100 to 4000 s, each asked for once
+    frame = {"limit": np.arange(1, 42) * 100.0, "submit": np.arange(41) * 1e4, "gpu_milli": [1000] * 41}
+    frame |= {"start": np.append(np.arange(40) * 1e4, 1e9), "runtime": np.append(shares, 0.3) * frame["limit"]}
+    jobs = pl.DataFrame(frame).with_columns(end=pl.col("start") + pl.col("runtime"))
+    history = History.of_log(Trace(Workload.of(jobs, source="by hand"), fleetlab.Provenance("read", "by hand"), None))
+    known = RunTimes(history).known(history.at(4e5))
+    drawn = known.draw(np.array([40]), np.zeros(1), 4000, np.random.default_rng(0)) / 4100
+    assert np.quantile(drawn, [0.1, 0.5, 0.9]) == pytest.approx([0.14, 0.3, 0.46], abs=0.02)
+
+
+def test_what_outlasts_all_that_ended_is_not_cut_at_the_longest():
+    survival = Survival.of(np.array([10.0, 20.0, 40.0, 40.0]), np.array([True, True, False, False]))
+    found = survival.runtime(np.array([[0.9, 0.6, 0.5, 0.25, 0.001]]), np.zeros(1))
+    assert found.tolist() == [[10.0, 20.0, 20.0, 80.0, 800.0]]
+
+
+def test_what_a_job_is_drawn_to_run_does_not_depend_on_those_after_it():
+    history = History.of_simulation(simulate(Scenario.of(random_jobs(300, load=2.0), nodes(12))))
+    snapshot = history.at(float(np.quantile(history.submit, 0.7)))
+    known, rows = RunTimes(history).known(snapshot), np.append(snapshot.waiting, np.arange(30))
+    every = known.draw(rows, np.zeros(len(rows)), 9, np.random.default_rng(1))
+    some = known.draw(snapshot.waiting, np.zeros(len(snapshot.waiting)), 9, np.random.default_rng(1))
+    assert np.array_equal(every[: len(some)], some)
+
+
+def test_an_answer_says_that_it_is_not_calibrated_where_too_few_jobs_have_waited():
+    assert fleetlab.eta(regular(), job=31).notes[0].startswith("not calibrated")
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fleetlab" / "eta"
+
+
+def crowded():
+    """A queue late in a log, and the instant."""
+    scenario = Scenario.of(random_jobs(300, load=1.4), nodes(12))
+    return scenario, float(np.quantile(scenario.workload.frame["submit"].to_numpy(), 0.95))
+
+
+def test_earlier_asks_calibrate_an_answer_and_are_kept_for_the_next(own_cache, monkeypatch):
+    scenario, at = crowded()
+    first = fleetlab.eta(scenario, request="4 A100", at=at, calibrate=40)
+    assert first.notes[0] == "calibrated: quantiles are moved by what 40 earlier asks of this log needed"
+    asked = len(json.loads(next(own_cache.iterdir()).read_text()))
+    monkeypatch.setattr(asks, "answer_of", None)  # nothing is asked again
+    again = fleetlab.eta(scenario, request="4 A100", at=at, calibrate=40)
+    assert (asked, again.frames["start"].rows()) == (40, first.frames["start"].rows())
+
+
+@pytest.mark.parametrize("text", ["{broken", "[1]", '{"3": [1.0, 2.0]}', '{"x": [1]}'])
+def test_a_broken_file_of_earlier_asks_is_as_none(own_cache, text):
+    scenario, _ = crowded()
+    history = History.of_log(scenario.trace)
+    kept = asks.Kept.of(scenario, history)
+    kept.path.write_text(text)
+    assert asks.Kept.of(scenario, history).answers == {}
+
+
 def test_a_request_is_a_job_that_comes_now():
     found = fleetlab.eta(regular(), request="1 A100, 50 s", at=3040)
     assert found.frames["start"]["start in, s"].to_list() == [160.0] * 5  # behind job 31, which runs 100 s
@@ -110,6 +157,16 @@ def test_a_loop_that_begins_in_the_middle_goes_on_as_the_whole_one(backfill):
     running = running_of(made, look[: len(runs)], played.where[spots], played.got[spots])
     again = play_from(scenario, made, running)
     assert np.allclose(again.start[place] + at, played.start[rows], atol=1e-3)
+
+
+def test_a_loop_may_end_when_one_job_has_started():
+    scenario = Scenario.of(random_jobs(400, load=2.0), nodes(12))
+    whole = simulate(scenario)
+    world, start, none = whole.world, whole.played.start, np.zeros(0, dtype=np.int64)
+    job = int(np.argmax(start - world.submit))
+    short = play_from(scenario, world, running_of(world, np.zeros(0), none, none), job)
+    assert short.start[job] == start[job]
+    assert np.isnan(short.start[start > start[job]]).all()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +214,6 @@ def test_a_request_that_makes_no_sense_is_refused(text, what):
         ({"at": 50}, "no job waits"),
         ({"request": "2x1 A100"}, "can never start"),
         ({"starts": "tomorrow"}, "no source of starts"),
-        ({"job": 31, "calibrate": 50}, "too few jobs have waited"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(words, what):
@@ -183,37 +239,13 @@ def test_of_39_draws_the_outermost_hold_95_of_100_to_come():
     assert np.mean(held) == pytest.approx(0.95, abs=0.012)
 
 
-def test_intervals_that_are_too_narrow_are_widened_until_they_hold():
-    rng = np.random.default_rng(5)
-    usual = 600 * np.exp(rng.normal(0, 1, 1500))
-    answer = usual[:, None] * np.exp(np.array([-0.3, -0.2, 0.0, 0.2, 0.3]))  # the truth is five times as spread
-    truth = usual * np.exp(rng.normal(0.2, 0.9, 1500))
-    asks = Asks(np.arange(1500.0) * 1e4, answer, truth)
-    moved = np.array([widened(asks, asks.at[k], answer[k])[0] for k in range(300, 1500)])
-    for low, high, level in ((1, 3, 0.8), (0, 4, 0.95)):
-        held = (moved[:, low] <= truth[300:]) & (truth[300:] <= moved[:, high])
-        assert held.mean() == pytest.approx(level, abs=0.03)
-    assert (np.diff(moved, axis=1) >= 0).all()
-
-
-def test_what_always_starts_at_once_is_said_to_start_at_once():
-    asks = Asks(np.arange(100.0), np.zeros((100, 5)), np.zeros(100))
-    assert widened(asks, 200.0, np.zeros(5))[0].tolist() == [0.0] * 5
-
-
-def test_an_outcome_that_is_not_known_yet_is_not_learnt_from():
-    early = Asks(np.arange(60.0), np.full((60, 5), 10.0), np.full(60, 1e6))
-    answer = np.full(5, 10.0)
-    assert widened(early, 61.0, answer) == (pytest.approx(answer), 0)
-
-
 def test_the_pinball_loss_of_a_median_is_half_the_distance():
     assert pinball(np.array([10.0, 10.0]), np.array([4.0, 20.0]), 0.5).tolist() == [3.0, 5.0]
     assert pinball(np.array([10.0]), np.array([20.0]), 0.9).tolist() == [9.0]
 
 
 def test_the_command_prints_an_answer(command):
-    done = command("eta", "builtin:500", "--load", "30", "--request", "1 GPU, 1 h", "--json")
+    done = command("eta", "builtin:500", "--load", "30", "--request", "1 GPU, 1 h", "--calibrate", "0", "--json")
     said = json.loads(done.stdout)
     assert {"start", "chances", "state"} <= set(said["tables"])
     assert said["findings"][0] == "The jobs are synthetic."
@@ -231,7 +263,7 @@ def test_where_jobs_are_independent_intervals_hold_as_promised():
     history = History.of_simulation(simulate(scenario))
     rows = drawn_rows(history, 400, 0)
     rows = rows[history.wait[rows] > 0]
-    answer, truth = answered(scenario, history, rows, 60)["replays"], history.wait[rows]
+    answer, truth = answered(scenario, history, rows, 15)["replays, calibrated"], history.wait[rows]
     for low, high, level in ((1, 3, 0.8), (0, 4, 0.95)):
         held = (answer[:, low] <= truth) & (truth <= answer[:, high])
-        assert held.mean() == pytest.approx(level, abs=0.06)  # asks that are close in time share their jobs
+        assert held[40:].mean() == pytest.approx(level, abs=0.05)  # asks that are close in time share their jobs

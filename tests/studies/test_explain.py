@@ -49,6 +49,44 @@ def test_without_backfill_the_third_waits_behind_the_head():
     assert "No job that came later started before it" in " ".join(told.findings)
 
 
+def test_who_was_at_the_head_of_the_queue_while_a_job_fitted_is_named_with_its_time():
+    told = fleetlab.explain(three_jobs(), FOUR, job=2, backfill="none")
+    # From 2 to 10 C would fit beside A, but B is first and does not; once B runs, C lacks a GPU and nobody is first.
+    assert told.tables()["heads"].select("job", "wait", "from", "until").rows() == [(1, 8.0, 2.0, 10.0)]
+    assert "at the head of the queue was #1 (bob), 4 GPUs, for 8 s" in " ".join(told.findings)
+
+
+def test_heads_of_the_queue_follow_each_other_and_sum_to_the_time_behind_them():
+    # A has 3 of 4 GPUs until 10. B and C want 4 each: B is first until 10, C from then until B ends. D fits at once.
+    jobs = workload(submit=[0.0, 1.0, 2.0, 3.0], runtime=[10.0, 6.0, 5.0, 2.0], gpu_milli=[3000, 4000, 4000, 1000])
+    told = fleetlab.explain(jobs, FOUR, job=3, backfill="none")
+    heads, segments = told.tables()["heads"], told.tables()["segments"]
+    behind = segments.filter(pl.col("reason").is_in(["head_of_line", "reservation"]))["wait"].sum()
+    assert heads["job"].to_list() == [1]
+    assert heads["wait"].sum() == behind == 7.0
+
+
+@pytest.mark.parametrize("backfill", ["easy", "conservative", "none"])
+def test_of_any_job_the_heads_of_the_queue_take_all_the_time_behind_a_reservation(backfill):
+    result = fleetlab.simulate("builtin:400", load=4.0, nodes="-90%", backfill=backfill)
+    behind = result.ledger.select("job", seconds=pl.col("reservation") + pl.col("head_of_line"))
+    some = behind.filter(pl.col("seconds") > 0).sort("seconds", descending=True).head(20)
+    assert some.height
+    for job, seconds in some.iter_rows():
+        heads = result.queue_heads(job)
+        assert (heads["end"] - heads["begin"]).sum() == pytest.approx(seconds)
+        assert (result.world.submitted[heads["row"].to_numpy()] <= heads["begin"].to_numpy()).all()
+
+
+def test_the_recorded_wait_stands_beside_the_simulated_one_of_the_longest_waits():
+    jobs = three_jobs().frame.with_columns(start=pl.Series([0.0, 12.0, None]), end=pl.Series([10.0, 18.0, None]))
+    told = fleetlab.explain(Workload.of(jobs.drop("job"), source="by hand"), FOUR, longest=3, backfill="easy")
+    table = told.tables()["jobs"]
+    assert dict(table.select("job", "recorded wait").iter_rows()) == {0: 0.0, 1: 11.0, 2: None}
+    without = fleetlab.explain(three_jobs(), FOUR, longest=3)
+    assert "recorded wait" not in without.tables()["jobs"].columns
+
+
 def test_who_comes_later_and_is_shorter_is_ahead_by_the_order_not_backfilled():
     # The first runs 4 s. Of those behind it the shorter one, which comes last, goes first.
     jobs = workload(submit=[0.0, 1.0, 2.0], runtime=[4.0, 9.0, 3.0], gpu_milli=[4000, 4000, 4000])

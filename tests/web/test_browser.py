@@ -187,7 +187,10 @@ def test_a_long_run_is_replaced_by_the_next_request_and_marked_where_it_was_canc
 
 
 def test_jobs_that_cannot_run_are_the_first_row_in_red_and_the_log_stands_beside_the_baseline(tab):
-    tab.open(f"{SMALL}&nodes=MISC+0")
+    tab.open(f"{SMALL}&nodes=MISC:0")
+    assert "jobs" in tab.text("headline")
+    assert "cannot run; 13 in the baseline" in tab.text("headline")
+    assert "falls" not in tab.text("headline")
     first = "document.querySelector('#numbers tbody tr')"
     assert tab.ask(f"{first}.cells[0].innerText") == "jobs that cannot run"
     assert tab.ask(f"{first}.cells[3].className") == "worse"
@@ -273,8 +276,9 @@ def test_names_of_a_trace_are_text(tab):
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_no_screen_is_too_narrow(tab, width):
-    tab.open(f"{SMALL}&order=sjf&keep=load%3D2", width=width)
-    assert tab.ask("document.documentElement.scrollWidth <= innerWidth")
+    tab.open(f"{SMALL}&nodes=T4+-1&keep=load%3D2", width=width)
+    assert "not significant" in tab.ask("document.getElementById('numbers').textContent")  # in words, off the screen
+    assert tab.ask("[document.documentElement.scrollWidth, innerWidth]") == [width, width]
 
 
 def test_every_control_has_a_name_and_can_be_reached_by_keyboard(tab):

@@ -6,26 +6,30 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fleetlab import Provenance, simulate
+from fleetlab import Prices, Provenance, simulate
 from fleetlab.core.scenario import Scenario
 from fleetlab.stats import BlockBootstrap, paired_difference
 from fleetlab.web.comparison import METRICS, as_result, compare_runs
 from fleetlab.web.link import Link
-from fleetlab.web.runs import completed_by_both, decode, pack, run_scenario, unpack
+from fleetlab.web.records import Part, RunRecord, save
+from fleetlab.web.runs import completed_by_both, decode, of_part, pack, run_scenario, unpack
 
 
 def beside(base, now):
     return compare_runs(Link.of("order=sjf"), base, now, "")
 
 
-def outcome_of(trace, among=None, **words):
-    return run_scenario(Scenario.of(trace, **words), among=among) | {"seconds": 1.0, "cpu_seconds": 1.0}
+def outcome_of(trace, record=None, **words):
+    measured = {} if record is None else {"measured": lambda run: save(run, record)}
+    return run_scenario(Scenario.of(trace, **words), **measured) | {"seconds": 1.0, "cpu_seconds": 1.0}
 
 
-def on_the_same_jobs(trace, base, **words):
+def on_the_same_jobs(trace, folder, **words):
     """Compare a scenario with the defaults, as the page does: on the jobs that completed in both."""
-    among = pack(completed_by_both(base, outcome_of(trace, **words)))
-    return beside(outcome_of(trace, among), outcome_of(trace, among, **words))
+    outcomes = outcome_of(trace, folder / "base"), outcome_of(trace, folder / "now", **words)
+    part = Part(among=pack(completed_by_both(*outcomes)))
+    records = (RunRecord.load_from(folder / name) for name in ("base", "now"))
+    return beside(*(of_part(o, r.measure(part, Prices())) for o, r in zip(outcomes, records, strict=True)))
 
 
 def rows(told):
@@ -134,8 +138,8 @@ def test_few_jobs_have_numbers_without_intervals(hostile):
 
 
 @pytest.mark.parametrize("nodes", ["V100 0", "MISC 0", "P100 0", "T4 0", "MISC 0, V100 0"])
-def test_jobs_that_cannot_run_are_the_first_row_and_make_no_wait_look_better(small, base, nodes):
-    told = on_the_same_jobs(small, base, nodes=nodes)
+def test_jobs_that_cannot_run_are_the_first_row_and_make_no_wait_look_better(small, tmp_path, nodes):
+    told = on_the_same_jobs(small, tmp_path, nodes=nodes)
     first, wait = told["rows"][0], rows(told)["mean wait"]
     assert (first["metric"], first["better"], first["verdict"]) == ("jobs that cannot run", "lower", "higher")
     assert f"{first['now']['text']} of 2,000 jobs (" in told["findings"][0]

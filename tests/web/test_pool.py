@@ -129,7 +129,7 @@ async def withdrawn(pool):
     """The process that worked on something long which nobody wants any more, and the one that answers the next."""
     heard = asyncio.Event()
     request = TRACE | FOREVER
-    listener = lambda message: heard.set() if message["what"] == "simulated" else None  # noqa: E731
+    listener = lambda message: heard.set() if message["what"] == "simulating jobs" else None  # noqa: E731
     asked = asyncio.ensure_future(pool.request("long", request, visitor="ann", limit=200.0, listener=listener))
     await asyncio.wait_for(heard.wait(), 200)
     before = worker_of(pool, "long")

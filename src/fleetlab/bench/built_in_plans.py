@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fleetlab.bench.mig_plan import mig_plan
 from fleetlab.bench.plans import (
     CLASSES,
     SIX,
@@ -16,6 +17,7 @@ from fleetlab.bench.plans import (
     classes,
     crowded,
     mix_cells,
+    mode_cells,
     pairs,
     serving,
     shuffle_cells,
@@ -50,6 +52,17 @@ WORST = {
 VICTIMS = ("resnet-train", "resnet-infer")
 
 
+QUICK = ("resnet-train", "resnet-infer", "llm-decode")
+HALVES = {"time-slicing": ("time-slicing", WHOLE), "mps": ("mps", WHOLE), "mps@50": ("mps", Share(50))}
+
+
+def quick(seed: int = 0, blocks: int = 2) -> SuitePlan:
+    """A training, an inference and a decoder in pairs, under time slicing, MPS, and MPS with half of the SMs each."""
+    mixes = [("resnet-infer", "resnet-train"), ("llm-decode", "resnet-train"), *((t, t) for t in QUICK[:2])]
+    cells = mode_cells(HALVES, mixes, blocks=blocks, seed=seed)
+    return SuitePlan("quick", {t: SIX[t] for t in QUICK}, cells, settle=0.6, window=2.0, seed=seed)
+
+
 def held_out(seed: int = 0, blocks: int = 1) -> SuitePlan:
     """Pairs and triples to test predictions on: nothing else measures them."""
     mixes = [tuple(words.split()) for words in HELD_OUT]
@@ -81,6 +94,7 @@ def neighbors(seed: int = 0, blocks: int = 1) -> SuitePlan:
 
 
 BY_NAME: dict[str, Callable[..., SuitePlan]] = {
+    "quick": quick,
     "solo": solo,
     "sm-curve": sm_curve,
     "pairs-ts": lambda **k: pairs("time-slicing", **k),
@@ -95,4 +109,5 @@ BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "neighbors": neighbors,
     "llm": llm,
     "notebook": notebook,
+    "mig": mig_plan,
 }

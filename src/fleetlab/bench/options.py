@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
+from fleetlab.devices.errors import BenchError
 from fleetlab.devices.options import check_seed
 
 
@@ -15,8 +16,8 @@ class SuiteOptions:
     Parameters
     ----------
     plan
-        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded,
-        heldout, neighbors, llm, notebook, or a TOML file.
+        quick, solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded,
+        heldout, neighbors, llm, notebook, mig, or a TOML file.
     out
         Folder for the results.
     limit
@@ -33,6 +34,8 @@ class SuiteOptions:
         cuda, cuda:N or cpu.
     rehearse
         Run on the CPU with tiny sizes, to test a plan: the same code, but the results are meaningless.
+    allow_mig
+        Allow the suite to partition the GPU whose UUID is in the environment variable FLEETLAB_ALLOW_MIG.
     """
 
     plan: str
@@ -45,9 +48,48 @@ class SuiteOptions:
     seed: int = 0
     device: str = "cuda"
     rehearse: bool = False
+    allow_mig: bool = False
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOptions:
+    """Measure all sharing modes that the GPU allows, within a time budget. Run the same command again to resume.
+
+    Parameters
+    ----------
+    out
+        Folder for the results: one suite per stage, and all.json.
+    minutes
+        Time budget: stages are chosen and shortened so that they fit; with more, a later run adds stages.
+    stages
+        Plans or TOML files, separated by commas (default: all, as many as fit, the most useful first).
+    seed
+        Seed of the order of cells and of the tenants' data.
+    device
+        cuda, cuda:N or cpu.
+    allow_mig
+        Allow stages with MIG to partition the GPU whose UUID is in the environment variable FLEETLAB_ALLOW_MIG.
+    rehearse
+        Run on the CPU with tiny sizes, to test the sequence: the same code, but the results are meaningless.
+    """
+
+    _: KW_ONLY
+    out: Path
+    minutes: float = 60
+    stages: str = ""
+    seed: int = 0
+    device: str = "cuda"
+    allow_mig: bool = False
+    rehearse: bool = False
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        if not 0 < self.minutes < 1e6:
+            msg = f"not a time budget: {self.minutes} minutes"
+            raise BenchError(msg)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 ```toml
 [suite]
-modes = ["time-slicing", "mps", "mps@50"]  # @50: each tenant on half of the SMs
+modes = ["time-slicing", "mps", "mps@50", "mig:2x3g.20gb"]  # @50: each tenant on half of the SMs
 mixes = [["train", "serve"], ["train", "train"]]  # or "pairs": all pairs, also of equal tenants
 blocks = 3
 
@@ -13,21 +13,30 @@ batch = 128
 [tenant.serve]
 workload = "resnet-infer"
 poisson = 200  # open loop, 200 steps per second; `rest = 0.05` pauses after each step; default: closed loop
+
+[tenant.mine]
+command = "python my_train.py"  # your own, in its own process; or callable = "my_module:function", one step a call
 ```
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 import tomllib
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.plans import SuitePlan, Tenant, mix_cells, shuffle_cells
+from fleetlab.bench.mig_plan import mig_cells
+from fleetlab.bench.plans import BenchCell, SuitePlan, Tenant, mix_cells, shuffle_cells
+from fleetlab.bench.workloads import OWN
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.modes import MODES, Share
+from fleetlab.sharing.modes import MIG, Share, check_mode
 
-OPTIONS = ("workload", "rest", "poisson")
+WORK = ("workload", *OWN)  # what a tenant is: exactly one of them
+OPTIONS = ("rest", "poisson")
+OWN_SETTINGS = {"command": ("match", "items", "unit", "warm_up", "start_s"), "callable": ("items", "unit")}
 SUITE = ("modes", "mixes", "blocks", "settle", "window")
 
 
@@ -36,7 +45,7 @@ def read_plan(path: Path, *, seed: int = 0, blocks: int | None = None) -> SuiteP
     try:
         about = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as e:
-        msg = f"cannot read the plan: {path}: {e}"
+        msg = f"cannot read the plan: {path}: {(isinstance(e, OSError) and e.strerror) or e}"
         raise BenchError(msg, hint="a plan is a TOML file with [suite] and [tenant.NAME]") from None
     suite, tenants = _parts(about, path)
     blocks = blocks or suite.get("blocks", 3)
@@ -52,7 +61,7 @@ def read_plan(path: Path, *, seed: int = 0, blocks: int | None = None) -> SuiteP
     cells = tuple(
         cell
         for words in suite.get("modes", ["time-slicing"])
-        for cell in shuffle_cells(mix_cells(words, *_mode(words, mixes)), blocks=blocks, seed=seed)
+        for cell in shuffle_cells(_cells(str(words), mixes), blocks=blocks, seed=seed)
     )
     lengths = {key: _number(suite[key], key, path) for key in ("settle", "window") if key in suite}
     return SuitePlan(path.stem, tenants, cells, seed=seed, **lengths)
@@ -64,25 +73,58 @@ def _parts(about: dict[str, Any], path: Path) -> tuple[dict[str, Any], dict[str,
         msg = f"{path.name}: unknown key: {', '.join(unknown)}"
         raise BenchError(msg, hint=f"[suite] has {', '.join(SUITE)}; each [tenant.NAME] has workload and its settings")
     tenants = about.get("tenant", {})
-    if not tenants or not all(isinstance(t, dict) and isinstance(t.get("workload"), str) for t in tenants.values()):
-        msg = f"{path.name}: each tenant needs a workload"
-        raise BenchError(msg, hint='[tenant.train] with workload = "resnet-train"')
-    return about.get("suite", {}), {
-        name: Tenant(
-            t["workload"],
-            {k: v for k, v in t.items() if k not in OPTIONS},
-            **{k: _number(t[k], k, path) for k in OPTIONS[1:] if k in t},
-        )
-        for name, t in tenants.items()
-    }
+    if not tenants or not all(isinstance(t, dict) and _is_work(t) for t in tenants.values()):
+        msg = f"{path.name}: each tenant needs a workload, a command or a callable, and only one of them"
+        raise BenchError(msg, hint='[tenant.train] with workload = "resnet-train", or command = "python my_train.py"')
+    return about.get("suite", {}), {name: _tenant(name, t, path) for name, t in tenants.items()}
 
 
-def _mode(words: str, mixes: list[Any]) -> tuple[str, list[Any], Share]:
-    mode, _, percent = str(words).partition("@")
-    if mode not in MODES or (percent and not percent.isdigit()):
+def _is_work(about: dict[str, Any]) -> bool:
+    return [isinstance(about[key], str) for key in WORK if key in about] == [True]
+
+
+def _tenant(name: str, about: dict[str, Any], path: Path) -> Tenant:
+    """Read a tenant; settings of a command or a callable are checked here, of a workload when it is made."""
+    feed = {k: _number(about[k], k, path) for k in OPTIONS if k in about}
+    settings = {k: v for k, v in about.items() if k not in (*OPTIONS, "workload")}
+    if "workload" in about:
+        return Tenant(about["workload"], settings, **feed)
+    work = next(key for key in OWN if key in about)
+    unknown = sorted(set(settings) - {work, *OWN_SETTINGS[work]})
+    if unknown or (work == "command" and feed):
+        msg = f"{path.name}: {name}: a {work} has no {', '.join(unknown or feed)}"
+        raise BenchError(msg, hint=f"it has {', '.join(OWN_SETTINGS[work])}; a command steps at its own pace")
+    for key in ("items", "warm_up", "start_s"):
+        if key in settings and not _number(settings[key], key, path) > 0:
+            msg = f"{path.name}: {name}: {key} must be above 0: {settings[key]}"
+            raise BenchError(msg)
+    if work == "command":
+        check_command(settings["command"], str(settings.get("match", "")))
+    return Tenant(work, settings, **feed)
+
+
+def check_command(command: str, match: str) -> None:
+    """Refuse what cannot be started or matched."""
+    try:
+        words = shlex.split(command)
+        re.compile(match)
+    except (ValueError, re.error) as e:
+        msg = f"not a command or a pattern: `{command}`, `{match}`: {e}"
+        raise BenchError(msg) from None
+    if not words:
+        msg = "an empty command"
+        raise BenchError(msg, hint='command = "python my_train.py"')
+
+
+def _cells(words: str, mixes: list[Any]) -> list[BenchCell]:
+    if words.startswith(MIG):
+        return mig_cells(words, mixes)
+    mode, _, percent = words.partition("@")
+    if percent and not percent.isdigit():
         msg = f"unknown sharing mode: `{words}`"
-        raise BenchError(msg, hint=f"there are {', '.join(MODES)}, and mps@PERCENT")
-    return mode, mixes, Share(int(percent)) if percent else Share()
+        raise BenchError(msg, hint="mps@50 is MPS with half of the SMs for each tenant")
+    check_mode(mode)
+    return mix_cells(words, mode, mixes, Share(int(percent)) if percent else Share())
 
 
 def _number(value: object, key: str, path: Path) -> float:

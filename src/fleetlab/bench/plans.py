@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -40,7 +40,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One process: a copy of a tenant, with its MPS limits."""
+    """One process: a copy of a tenant, with its MPS limits or its MIG instance."""
 
     tenant: str
     copy: int = 0
@@ -48,9 +48,7 @@ class Seat:
 
     def __str__(self) -> str:
         share = "".join(
-            f"{mark}{value}"
-            for mark, value in zip("@~!", (self.share.percent, self.share.memory_mib, self.share.priority), strict=True)
-            if value is not None
+            f"{mark}{value}" for mark, value in zip("@~!#", astuple(self.share), strict=True) if value is not None
         )
         return self.tenant + share
 
@@ -109,6 +107,7 @@ ALONE = {
     "resnet-train-eager": Tenant("resnet-train", {"graph": False}),
     "bert-train-eager": Tenant("bert-train", {"graph": False}),
 }
+Cells = tuple[BenchCell, ...]
 PERCENTS = (12, 25, 37, 50, 67, 85, 100)
 
 
@@ -154,6 +153,16 @@ def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Shar
     capped = [(Seat(t, share=share),) for t in tenants] if share != WHOLE else []
     together = [mix_seats(mix, share) for mix in mixes if len(mix) > 1]
     return [BenchCell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
+
+
+def mode_cells(modes: dict[str, tuple[str, Share]], mixes: Iterable[Sequence[str]], *, blocks: int, seed: int) -> Cells:
+    """The same mixes in several modes, each a stage: its name, mode and limits."""
+    mixes = list(mixes)
+    return tuple(
+        cell
+        for name, (mode, share) in modes.items()
+        for cell in shuffle_cells(mix_cells(name, mode, mixes, share), blocks=blocks, seed=seed)
+    )
 
 
 def mix_seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:

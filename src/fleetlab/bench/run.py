@@ -44,6 +44,7 @@ def run_suite(options: SuiteOptions, *, progress: Progress) -> list[str]:
         limit=options.limit,
         device=options.device,
         rehearse=options.rehearse,
+        allow_mig=options.allow_mig,
         progress=progress,
     )
     return run.run()

@@ -11,7 +11,8 @@ import os
 import platform
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from fleetlab.devices.files import atomic_write
 from fleetlab.devices.nvml import GpuSampler
 from fleetlab.devices.progress import Progress
 from fleetlab.devices.versions import package_version
-from fleetlab.sharing.modes import Mps, TimeSlicing, shared
+from fleetlab.sharing import leftovers
+from fleetlab.sharing.modes import MIG, SharingMode, shared
 
 RESERVE = 15.0  # s to end workers and to restore the mode
 
@@ -39,6 +41,7 @@ class SuiteRun:
         limit: float,
         device: str = "cuda",
         rehearse: bool = False,
+        allow_mig: bool = False,
         progress: Progress = print,
     ) -> None:
         if not limit > 0:
@@ -46,6 +49,7 @@ class SuiteRun:
             raise BenchError(msg)
         self._plan, self._out, self._progress = plan, out, progress
         self._device, self._rehearse = "cpu" if rehearse else device, rehearse
+        self._allow_mig = allow_mig
         self._began = time.monotonic()
         self._until = self._began + limit
         self._rates: dict[tuple[str, Seat], float] = {}  # alone, for progress reports
@@ -58,6 +62,8 @@ class SuiteRun:
         self._manifest = self._out / "manifest.json"
         done = finished_cells(self._out)
         self._check()
+        if not self._rehearse:
+            leftovers.restore(progress=self._progress)
         with GpuSampler(self._out / "monitor.jsonl") as self._monitor:
             self._has_card()
             if self._monitor.absent:
@@ -92,7 +98,7 @@ class SuiteRun:
         seats = dict.fromkeys(seat for cell in cells for seat in cell.seats)
         with ExitStack() as stack:
             try:
-                mode = stack.enter_context(shared(cells[0].mode, rehearse=self._rehearse))
+                mode = stack.enter_context(self._mode(cells[0].mode))
             except BenchError as e:
                 self._progress(f"{cells[0].stage}: {e}")
                 for cell in cells:
@@ -107,7 +113,21 @@ class SuiteRun:
                     return
                 self._cell(crew, cell)
 
-    def _man(self, crew: TenantWorkers, mode: TimeSlicing | Mps, cell: BenchCell, seats: list[Seat]) -> None:
+    @contextmanager
+    def _mode(self, mode: str) -> Iterator[SharingMode]:
+        """Switch to the mode; the sampler has no GPU open while MIG is switched."""
+        switched = shared(mode, rehearse=self._rehearse, allow_mig=self._allow_mig, progress=self._progress)
+        released = self._monitor.released if mode.startswith(MIG) else nullcontext
+        with ExitStack() as stack:
+            with released():
+                way = stack.enter_context(switched)
+            try:
+                yield way
+            finally:
+                with released():
+                    stack.close()
+
+    def _man(self, crew: TenantWorkers, mode: SharingMode, cell: BenchCell, seats: list[Seat]) -> None:
         began = time.monotonic()
         crew.man(seats, within=min(LOAD, self._until - began - RESERVE))
         about = {
@@ -117,16 +137,14 @@ class SuiteRun:
             "seats": {f"{s}.{s.copy}": crew.about.get(s, {}) for s in seats},
             "failed": [crew.failed[s] for s in seats if s in crew.failed],
         }
-        if isinstance(mode, Mps):
-            about["mps"] = {word: mode.ask(word) for word in ("get_server_list", "ps")}
-        self._stages.append(about)
+        self._stages.append(about | mode.report())
         self._declare()
-        apart = [str(s) for s in seats if s in crew.about and not crew.about[s].get("attached", True)]
+        apart = [f"{s} ({why})" for s in seats if (why := crew.about.get(s, {}).get("apart"))]
         self._progress(f"{cell.stage}: {len(seats)} workers in {about['load_s']} s")
         for failure in crew.failed.values():
             self._progress(f"  failed: {failure['seat']}: {failure['kind']}: {failure['detail']}")
         if apart:
-            self._progress(f"  NOT ATTACHED TO MPS: {', '.join(apart)}")
+            self._progress(f"  NOT ATTACHED: {', '.join(apart)}")
 
     def _length(self) -> float:
         return LEAD + self._plan.settle + self._plan.window + 0.3
@@ -230,7 +248,8 @@ def finished_cells(out: Path) -> set[str]:
 
 def _known(crew: TenantWorkers, seat: Seat) -> dict[str, Any]:
     about = crew.about.get(seat, {})
-    return {key: about[key] for key in ("pid", "sms", "unit", "how", "memory_mib", "attached") if key in about}
+    known = ("pid", "sms", "unit", "how", "memory_mib", "card_mib", "visible", "attached")
+    return {key: about[key] for key in known if key in about}
 
 
 def _feeding(tenant: Tenant) -> dict[str, float]:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.bench.workers.process import python_path
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.files import atomic_write
 from fleetlab.devices.progress import print_error
+from fleetlab.devices.start import python_path
 from fleetlab.sharing.modes import Share, shared
 
 LEAST = 20_000  # ns: minimum length of a gap

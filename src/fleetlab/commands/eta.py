@@ -16,7 +16,7 @@ desk = App()
         "fleetlab eta my-trace",
         "fleetlab eta my-trace --job 48213",
         'fleetlab eta my-trace --request "8 A100, 4 h" --at 3d',
-        "fleetlab eta my-trace --job 48213 --calibrate 100",
+        "fleetlab eta my-trace --job 48213 --calibrate 0",
         "fleetlab eta my-trace --judge 300",
         'fleetlab eta my-trace --request "2x8 H100, 30 min, user=ada" --at 2024-05-01T12:00 --json',
     )
@@ -28,7 +28,7 @@ def eta(
     request: str | None = None,
     at: str | None = None,
     replays: Annotated[int, Parameter(validator=validators.Number(gte=8, lte=10_000))] = 200,
-    calibrate: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=10_000))] = 0,
+    calibrate: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=10_000))] = 60,
     judge: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=100_000))] = 0,
     starts: str = "auto",
     options: ScenarioOptions = DEFAULTS,
@@ -49,8 +49,9 @@ def eta(
     replays
         How often the queue is played, at most: fewer where it is long.
     calibrate
-        First ask about so many earlier jobs that had to wait, and widen intervals as those turned out to need; each
-        takes about as long as the answer itself. 0: do not; 100 are good.
+        Ask about so many earlier jobs that had to wait, with few replays each, and move quantiles as those turned out
+        to need. The asks are kept in the user's cache for the next question about this log. 0: quantiles as the
+        replays have them.
     judge
         Instead of an answer: ask about so many jobs of the log as they came, knowing nothing of later, and compare with
         when they started, beside simple answers. 0: do not.

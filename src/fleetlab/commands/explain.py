@@ -23,8 +23,9 @@ WIDTH = 80  # columns of the text
 ROWS = 6  # of a table on a terminal; --json has 20
 LISTED = 40  # jobs of a search
 TABLES = {
-    "jobs": ("jobs", ("job", "user", "group", "submit", "GPUs", "wait", "main reason")),
+    "jobs": ("jobs", ("job", "user", "group", "submit", "GPUs", "wait", "recorded wait", "main reason")),
     "holders": ("held what it lacked", ("job", "user", "GPUs", "held by", "wait", "GPU-hours")),
+    "heads": ("at the head of the queue while it fitted", ("job", "user", "GPUs", "wait", "from", "until")),
     "overtakers": ("came later, started earlier", ("job", "user", "GPUs", "how", "GPU-hours")),
     "neighbors": ("shared its GPUs", ("job", "user", "GPUs shared", "together, s", "share of run")),
     "what would have started it sooner": ("what would have started it sooner", ("change", "wait", "wait change",

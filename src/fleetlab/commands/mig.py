@@ -23,7 +23,7 @@ mig = App(
 
 GpuIndex = Annotated[int, Parameter(name="gpu", help="Index of a GPU of this machine, as in nvidia-smi.")]
 ModelName = Annotated[
-    str | None, Parameter(help="A100-40, A100-80, H100-80 or H200-141 (default: the GPU of this machine).")
+    str | None, Parameter(help="A GPU model such as A30, A100-40 or H200 (default: the GPU of this machine).")
 ]
 LayoutWords = Annotated[str, Parameter(help="Profiles separated by commas; `7x1g.18gb` is seven of one profile.")]
 Really = Annotated[bool, Parameter(negative=(), help="Run the commands; without it they are only printed.")]
@@ -111,9 +111,13 @@ def undo(*, gpu: GpuIndex = 0, really: Really = False, json: Json = False) -> No
     """Print the commands that restore a GPU to its state before `share mig apply`; with --really, run them."""
     from fleetlab.devices import nvidia_smi
     from fleetlab.sharing.mig import apply as mig_apply
+    from fleetlab.sharing.mig import guard
 
-    if really:
+    if really and mig_apply.mig_record(gpu).get("temporary"):
+        guard.restore(gpu, within=0, progress=talk)  # not while its suite is running
+    elif really:
         mig_apply.undo(gpu, progress=talk)
+    if really:
         talk(f"GPU {gpu} is restored")
         return
     record, one = mig_apply.mig_record(gpu), nvidia_smi.gpu(gpu)
@@ -124,7 +128,7 @@ def undo(*, gpu: GpuIndex = 0, really: Really = False, json: Json = False) -> No
 
 def _mig_gpu(model: str | None, gpu: int) -> "MigGpu":
     from fleetlab.devices.nvidia_smi import NoGpu
-    from fleetlab.sharing.mig.profiles import BY_NAME, gpu_profiles, mig_gpu
+    from fleetlab.sharing.mig.models import BY_NAME, gpu_profiles, mig_gpu
 
     if model is not None:
         return mig_gpu(model)

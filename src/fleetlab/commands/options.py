@@ -46,6 +46,7 @@ class ScenarioOptions:
     estimate: Annotated[str | None, _option("estimate")] = None
     sharing: Annotated[str | None, _option("sharing")] = None
     speed: Annotated[str | None, _option("speed")] = None
+    speed_classes: Annotated[str | None, _option("speed_classes")] = None
     preemption: Annotated[bool | None, _option("preemption", name=("--preemption", "--preempt"), negative=())] = None
     quota: Annotated[str | None, _option("quota")] = None
     queues: Annotated[str | None, _option("queues")] = None

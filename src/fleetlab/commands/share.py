@@ -150,7 +150,7 @@ def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) ->
         File to write, atomically.
     """
     from fleetlab import stacks
-    from fleetlab._screen import show, table
+    from fleetlab._screen import prose, show, table
 
     result = stacks.emit(stacks.read(spec).spec, to=to, source=spec.name)
     if out is not None:
@@ -163,11 +163,11 @@ def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) ->
     report = talk if out is None else print
     report("\nlost" if result.losses else "\nlost: nothing")
     for loss in result.losses:
-        report(f"  {loss.part}: {loss.requested} -> {loss.kept}; {loss.why}")
+        report(prose(f"{loss.part}: {loss.requested} -> {loss.kept}; {loss.why}", "    ", "  "))
     report(f"\nguarantees\n{table(result.tables()['guarantees'].drop('why'))}")
     for one in result.guarantees:
         if one.why:
-            report(f"  {one.guarantee}: {one.why}")
+            report(prose(f"{one.guarantee}: {one.why}", "    ", "  "))
 
 
 @share.command(
@@ -209,15 +209,16 @@ def lint(file: Path, *, model: str | None = None, json: Json = False) -> None:
         GPU model, such as H200, for rules that depend on it.
     """
     from fleetlab import stacks
-    from fleetlab._screen import cell, show
+    from fleetlab._screen import cell, prose, show
 
     result = stacks.lint(file, gpu=model)
     if json:
         show(result, json=True)
     else:
         for one in result.problems:
-            print(f"{one.severity} {one.code} at {cell(one.where, widest=200)}")
-            print(f"  {cell(one.what, widest=300)}\n  do: {cell(one.do, widest=300)}")
+            print(prose(f"{one.severity} {one.code} at {cell(one.where, widest=200)}", "  "))
+            print(prose(cell(one.what, widest=300), "  ", "  "))
+            print(prose(f"do: {cell(one.do, widest=300)}", "    ", "  "))
         counts = ", ".join(f"{e.metric} {e.value:g}" for e in result.summary())
         print(f"{cell(file.name)}, {result.stack}: {counts}")
     if result.count("error"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from fleetlab.commands.options import split as listed
 __all__ = ["FLAT", "Json", "Seed", "examples", "listed", "open_desk", "pairs", "say_saved", "talk", "version"]
 
 T = TypeVar("T")
+HELP = 80  # columns
 FLAT = Parameter(name="*", negative=())  # the fields of a dataclass are options of the command
 
 
@@ -35,8 +37,31 @@ def open_desk(app: App, commands: App) -> None:
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help."""
-    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in lines)
+    """Return the end of a command's help; a long example goes on after a backslash, as a shell takes it."""
+    return "Examples:\n\n" + "\n\n".join(_example(line) for line in lines)
+
+
+def _example(line: str) -> str:
+    r"""Break an example before an option.
+
+    >>> print(_example("fleetlab read csv jobs.csv --map submit=created --map gpu_milli=cards*1000 --out mine"))
+      fleetlab read csv jobs.csv --map submit=created --map gpu_milli=cards*1000 \
+        --out mine
+    """
+    parts, text = re.split(r" (?=-)", line), ""
+    row = "  " + parts[0]
+    for part in parts[1:]:
+        if len(row) + len(part) + 3 > HELP:
+            text, row = f"{text}{row} \\\n", "   "
+        row += f" {part}"
+    return text + row
+
+
+def shown_default(value: object) -> str | None:
+    """Return a default as help names it; none where there is nothing to name: off, empty, or a word of Python's."""
+    if value is None or value is False or value in ("", ()):
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def whole_numbers(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:

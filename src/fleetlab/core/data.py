@@ -51,6 +51,7 @@ class Data:
         self.cluster_name = cluster if isinstance(cluster, str) else None
         self._trace, self._cluster = trace, cluster
         self._folded = False
+        self._predicted: pl.Series | None = None
         self._run_times: dict[tuple[str, int], RunTimes] = {}
         self.before: Before | None = None  # what runs before the jobs, where the trace does not tell it
 
@@ -115,12 +116,18 @@ class Data:
         frame = workload.frame.join(seen, on="job", how="left", maintain_order="left")
         return replace(workload, frame=frame.with_columns(eligible=pl.coalesce("seen", "eligible")).drop("seen"))
 
-    @cached_property
+    @property
     def boosted(self) -> pl.Series:
         """Run times that trees predict from what the log had seen when each job was submitted."""
-        # In another room, which this one may not import: it is called by name.
-        column: pl.Series = import_module("fleetlab.sim.boosted_estimate").boosted_estimate(self.open().workload)
-        return column
+        return self.predict_run_times()
+
+    def predict_run_times(self, progress: Progress = silent) -> pl.Series:
+        """Fit those trees, which takes seconds, the first time."""
+        if self._predicted is None:
+            # In another room, which this one may not import: it is called by name.
+            fit = import_module("fleetlab.sim.boosted_estimate").boosted_estimate
+            self._predicted = cast("pl.Series", fit(self.open().workload, progress))
+        return self._predicted
 
     @property
     def own_cluster(self) -> bool:

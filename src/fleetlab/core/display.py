@@ -1,6 +1,8 @@
 """How a table is shown, on a terminal and on a page: intervals in one column, durations in a readable unit.
 
-What a column holds follows from its name, so that tables stay plain numbers for whoever computes with them.
+What a column holds follows from its name, so that tables stay plain numbers for whoever computes with them. All
+durations of a column have one unit, that of their median, so that they can be compared at a glance; only where the
+rows of a table are different metrics, each has its own.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from fleetlab.core.result import Estimate, amount_and_interval
 
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
+PREDICTION = re.compile(r"(\d+ %) low")  # a limit that says its confidence is that of a prediction
 SIDES = "recorded|simulated|calibrated|configured|training"  # of one wait
+STATISTIC = r"(mean|median|total|P\d+)"
 DURATION = re.compile(
-    rf"(({SIDES}) )?((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|submit|blocked|behind)( change| error)?"
+    rf"({STATISTIC} )?(({SIDES}) )?({STATISTIC} )?(wait|JCT|jct|runtime|submit|blocked|behind)( change| error)?"
 )
 IN_UNITS = {"value", "mean", "baseline mean", "sd", "baseline", "now", "difference"}  # of the column `unit`, row by row
 IDENTIFIERS = ("job", "parent", "seed", "line", "year")  # numbers that name something: 12345, not 12,345
@@ -50,23 +54,42 @@ def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
             continue
         units = frame["unit"].to_list() if name in in_units else [unit_of(name, frame[name])] * frame.height
         values = frame[name].to_list()
-        texts = tuple(text_of(v, u, name) for v, u in zip(values, units, strict=True))
+        scale = None if name in in_units else _median(frame[name])
+        texts = tuple(text_of(v, u, name, scale) for v, u in zip(values, units, strict=True))
         if name in limits:
             ends = [frame[limit].to_list() for limit in limits[name]]
-            both = [_interval(*row) for row in zip(texts, values, *ends, units, strict=True)]
+            rows = zip(texts, values, *ends, units, [scale] * frame.height, strict=True)
+            both = [_interval(*row) for row in rows]
             columns.append(ShownColumn(name, numeric=True, texts=tuple(t for t, _ in both), values=tuple(values)))
-            columns.append(ShownColumn(INTERVAL, numeric=True, texts=tuple(i for _, i in both), values=tuple(ends[0])))
+            head = heading(limits[name][0])
+            columns.append(ShownColumn(head, numeric=True, texts=tuple(i for _, i in both), values=tuple(ends[0])))
         else:
             columns.append(ShownColumn(name, frame[name].dtype.is_numeric(), texts, tuple(values)))
     return columns
 
 
+def heading(low: str) -> str:
+    """Return the heading of an interval, from the name of its lower limit.
+
+    >>> heading("mae_low"), heading("90 % low")
+    ('95 % CI', '90 % PI')
+    """
+    named = PREDICTION.fullmatch(low)
+    return f"{named[1]} PI" if named else INTERVAL
+
+
 def triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """Yield neighboring columns that are a number, its low and its high."""
+    """Yield neighboring columns that are a number, its low and its high: `low`, or `mean low` after `mean wait`.
+
+    >>> list(triples(pl.DataFrame({"mae": [0.2], "mae_low": [0.1], "mae_high": [0.3]})))
+    [('mae', 'mae_low', 'mae_high')]
+    >>> list(triples(pl.DataFrame({"predicted": [0.2], "90 % low": [0.1], "90 % high": [0.3]})))
+    [('predicted', '90 % low', '90 % high')]
+    """
     for value, low, high in zip(frame.columns, frame.columns[1:], frame.columns[2:], strict=False):
         sides = low.removesuffix("low"), high.removesuffix("high")
         named = low.endswith("low") and high.endswith("high") and sides[0] == sides[1]
-        if named and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
+        if named and (sides[0].strip(" _") in value or PREDICTION.fullmatch(low)) and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
             yield value, low, high
 
 
@@ -77,8 +100,17 @@ def unit_of(name: str, column: pl.Series) -> str:
     return "s" if DURATION.fullmatch(name) else "share" if name.split(" ")[0] == "share" else ""
 
 
-def text_of(value: object, unit: str = "", name: str = "") -> str:
-    """Return one value as text.
+def _median(column: pl.Series) -> float | None:
+    """Return the median of what is not 0, without signs; None where there is nothing."""
+    if not column.dtype.is_float():
+        return None
+    sizes = column.drop_nulls().abs()
+    middle = sizes.filter(sizes.is_finite() & (sizes > 0)).median()
+    return float(middle) if isinstance(middle, float) else None
+
+
+def text_of(value: object, unit: str = "", name: str = "", scale: float | None = None) -> str:
+    """Return one value as text; the unit of a duration is that in which `scale` seconds are shown.
 
     >>> text_of(1260920), text_of(12345, name="job"), text_of(0.123456), text_of(300.0, "s"), text_of(0.25, "share")
     ('1,260,920', '12345', '0.1235', '5 min', '25 %')
@@ -92,17 +124,20 @@ def text_of(value: object, unit: str = "", name: str = "") -> str:
     if not isinstance(value, int | float):
         return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     if math.isinf(value):
-        return str(value)
-    shown_unit, length = readable_unit(value) if unit == "s" else ("%", 0.01) if unit == "share" else (unit, 1.0)
+        return number_text(value)  # forever has no unit
+    by = value if scale is None else scale
+    shown_unit, length = readable_unit(by) if unit == "s" else ("%", 0.01) if unit == "share" else (unit, 1.0)
     number = number_text(value if length == 1 else value / length, digits=3 if unit in ("s", "share") else 4)
     return f"{number} {shown_unit}" if shown_unit else number
 
 
-def _interval(text: str, value: float | None, low: float | None, high: float | None, unit: str) -> tuple[str, str]:
-    """Return a number and its interval, with the digits and in the unit that a summary has; no interval, as it is."""
+def _interval(
+    text: str, value: float | None, low: float | None, high: float | None, unit: str, scale: float | None
+) -> tuple[str, str]:
+    """Return a number and its interval, with the digits of a summary and in one unit; no interval, as it is."""
     if value is None or low is None or high is None or math.isnan(high - low + value) or low == high:
         return text, UNKNOWN
     if unit == "share":
         value, low, high, unit = 100 * value, 100 * low, 100 * high, "%"
-    text, interval = amount_and_interval(Estimate("", value, low, high, unit), value or high)
+    text, interval = amount_and_interval(Estimate("", value, low, high, unit), scale or value or high)
     return text, f"{interval} {text.partition(' ')[2]}".rstrip()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 HINT = "seconds, or a number with s, m, h or d after it: 5m"
@@ -53,11 +55,13 @@ def number(value: float) -> str:
 def number_text(value: float, digits: int = 4) -> str:
     """Return a number with four significant digits; a whole one with all of them.
 
-    >>> number_text(1260920), number_text(0.123456), number_text(98765.4)
-    ('1,260,920', '0.1235', '98,765')
+    >>> number_text(1260920), number_text(0.123456), number_text(98765.4), number_text(math.inf)
+    ('1,260,920', '0.1235', '98,765', '∞')
     """
     if isinstance(value, int) and abs(value) < 10**18:
         return minus(f"{value:,}")
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
     whole = 10.0**digits <= abs(value) < 1e15
     return minus(f"{value:,.0f}" if whole else f"{value:,.{digits}g}")
 
@@ -74,3 +78,32 @@ def plural(count: float, noun: str) -> str:
 def minus(text: str) -> str:
     """Return a number with a minus sign in place of a hyphen."""
     return f"−{text[1:]}" if text.startswith("-") else text
+
+
+def clock_text(seconds: float, epoch: float | None = None, zone: str | None = None) -> str:
+    """Return when that is: by the clock of a log whose second 0 is known, else the day counted from 1, and the time.
+
+    >>> clock_text(90_061), clock_text(90_061, 0.0, "Asia/Tokyo")
+    ('day 2, 1:01:01', 'Fri 1970-01-02 10:01:01')
+    """
+    if epoch is None:
+        day, rest = divmod(seconds, UNITS["d"])
+        return f"day {int(day) + 1}, {timedelta(seconds=round(rest, 3))}"
+    at = datetime.fromtimestamp(epoch + seconds, UTC).astimezone(ZoneInfo(zone or "UTC"))
+    return at.strftime("%a %Y-%m-%d %H:%M:%S")
+
+
+def between_text(begin: float, end: float, epoch: float | None = None, zone: str | None = None) -> str:
+    """Return two times as an interval; seconds are left out where both are whole minutes.
+
+    >>> between_text(3600, 90_000), between_text(0, 30, 0.0), between_text(7200, math.inf)
+    ('between day 1, 1:00 and day 2, 1:00', 'between Thu 1970-01-01 00:00:00 and 00:00:30', 'from day 1, 2:00 on')
+    """
+    texts = ["" if math.isinf(t) else clock_text(t, epoch, zone) for t in (begin, end)]
+    if all(text.endswith(":00") or not text for text in texts):
+        texts = [text.removesuffix(":00") for text in texts]
+    first, last = texts
+    if not last:
+        return f"from {first} on"
+    day, _, time = last.rpartition(" ")
+    return f"between {first} and {time if first.startswith(f'{day} ') else last}"

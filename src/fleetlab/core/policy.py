@@ -37,6 +37,7 @@ class Policy:
     queues: Queues | str | None = None  # or whose rules those of the trace follow; site: its own
     recovery: Recovery | None = None
     speed: Any = None  # a name, a file, or a profile
+    speed_classes: Mapping[str, str] | None = None  # class of a profile by app, user, group or queue of a job
     cycle: float = 0.0  # seconds; 0: the scheduler looks at every event
     weights: tuple[float, ...] = field(default=())
 
@@ -48,10 +49,11 @@ class Policy:
             msg = f"{who} cannot be combined with backfill {self.backfill}: it assumes that running jobs keep running"
             others = " or ".join(f"backfill={rule.name}" for rule in BACKFILLS if not rule.reserves)
             raise PolicyError(msg, hint=f"{others}{'' if self.preemption else ', or an order that does not preempt'}")
-        if self.speed is not None and not SHARINGS[self.sharing].needs_speed:
+        given = "speed" if self.speed is not None else "speed_classes" if self.speed_classes is not None else None
+        if given and not SHARINGS[self.sharing].needs_speed:
             msg = f"a speed profile has no effect with sharing `{self.sharing}`"
             raise PolicyError(
-                msg, hint=f"choose sharing {', '.join(SHARINGS.where('needs_speed'))}, or leave speed out"
+                msg, hint=f"choose sharing {', '.join(SHARINGS.where('needs_speed'))}, or leave {given} out"
             )
 
     @classmethod

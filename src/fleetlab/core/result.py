@@ -73,7 +73,7 @@ def amount(e: Estimate, scale: float | None = None) -> str:
     Seconds are shown in a readable unit: that of `scale`, or of the number itself.
 
     >>> amount(Estimate("mean wait", 2.0, 0.0, math.inf, "s"))  # nothing is known of how long it may be
-    '2 s (95 % CI 0 to inf)'
+    '2 s (95 % CI 0 to ∞)'
     """
     if math.isnan(e.value):
         return "–"
@@ -85,7 +85,7 @@ def amount_and_interval(e: Estimate, scale: float | None = None) -> tuple[str, s
     """Return a number with its unit, and its interval in the same unit; no text where it has none."""
     unit, length = readable_unit(e.value if scale is None else scale) if e.unit == "s" else (e.unit, 1.0)
     value, low, high = (x / length for x in (e.value, e.low, e.high))
-    counted, unit = isinstance(e.value, int) and not unit, f" {unit}" if unit else ""
+    counted, unit = isinstance(e.value, int) and not unit, f" {unit}" if unit and math.isfinite(e.value) else ""
     if high == low or math.isnan(high - low):
         return number_text(e.value if counted else value) + unit, ""
     if math.isinf(high - low):
@@ -197,8 +197,8 @@ class Result:
             "tables": {name: list(frame.iter_rows(named=True)) for name, frame in self.tables().items()},
             "notes": list(self.notes),
         }
-        figures = _finite({name: figure.to_json() for name, figure in self.figures().items()}, infinite=False)
-        return {**{name: _finite(value) for name, value in values.items()}, "figures": figures}
+        figures = finite({name: figure.to_json() for name, figure in self.figures().items()}, infinite=False)
+        return {**{name: finite(value) for name, value in values.items()}, "figures": figures}
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +243,8 @@ class SavedResult(FieldsResult):
             msg = f"{path}: {e}"
             raise WorkloadError(msg, hint=e.hint) from None
         except wrong as e:
-            msg = f"not a saved result: {path}: {e}"
+            no_json = f"not JSON, in line {e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
+            msg = f"not a saved result: {path}: {no_json or (isinstance(e, OSError) and e.strerror) or e}"
             hint = "`--json` after a command prints one: fleetlab … --json > result.json"
             raise WorkloadError(msg, hint=hint) from None
 
@@ -253,12 +254,12 @@ def as_json(result: Result) -> str:
     return json.dumps(result.to_json(), ensure_ascii=False, default=str)
 
 
-def _finite(value: object, *, infinite: bool = True) -> object:
-    # JSON has neither NaN nor infinity; a figure has no infinite point.
+def finite(value: object, *, infinite: bool = True) -> object:
+    """Return plain values as JSON can have them: it has neither NaN nor infinity, and a figure no infinite point."""
     if isinstance(value, Mapping):
-        return {str(k): _finite(v, infinite=infinite) for k, v in value.items()}
+        return {str(k): finite(v, infinite=infinite) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v, infinite=infinite) for v in value]
+        return [finite(v, infinite=infinite) for v in value]
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return str(value) if infinite and math.isinf(value) else None

@@ -176,6 +176,8 @@ class Scenario:
     def open(self, progress: Progress = silent) -> Scenario:
         """Open the trace now, reporting progress."""
         self.data.open(progress)
+        if isinstance(self.policy.estimate, str) and self.policy.estimate == BOOSTED:
+            self.data.predict_run_times(progress)
         return self
 
     @property

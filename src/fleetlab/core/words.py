@@ -70,6 +70,7 @@ class Words(TypedDict, total=False):
     estimate: str | Sequence[float] | pl.Series
     sharing: str
     speed: Speed | str | Path | None
+    speed_classes: str | Mapping[str, str] | None
     preemption: bool
     quota: float | Mapping[str, float] | None
     queues: Queues | QueueTree | Mapping[str, Any] | str | Path | None
@@ -353,6 +354,29 @@ def _speed(value: Any) -> Any:  # noqa: ANN401
     return str(value) if isinstance(value, str | Path) else value
 
 
+CLASS_COLUMNS = ("app", "user", "group", "queue")  # columns of jobs that name a class of a speed profile
+
+
+def _speed_classes(value: Any) -> dict[str, str] | None:  # noqa: ANN401
+    """Read which class of a speed profile jobs are of: app:bert=mine,user:ada=mine,other=heavy."""
+    if value is None or value == "" or value == {}:
+        return None
+    if isinstance(value, str) and not value.lstrip().startswith("{"):
+        value = {name: of for name, _, of in (part.partition("=") for part in value.split(","))}
+    table = _table(value, "classes of a speed profile") if isinstance(value, str) else value
+    hint = f"speed_classes='app:bert=mine,other=heavy'; columns are {', '.join(CLASS_COLUMNS)}"
+    if not isinstance(table, Mapping):
+        msg = f"not classes of a speed profile: {clip(repr(value))}"
+        raise PolicyError(msg, hint=hint)
+    rules = {str(name).strip(): str(of).strip() for name, of in table.items()}
+    for name, of in rules.items():
+        column, colon, which = name.partition(":")
+        if not of or (name != OTHER_JOBS and not (colon and which and column in CLASS_COLUMNS)):
+            msg = f"not a class of a speed profile: `{clip(name)}={clip(of)}`"
+            raise PolicyError(msg, hint=hint)
+    return rules
+
+
 def _as_is(value: Any) -> Any:  # noqa: ANN401
     return str(value) if isinstance(value, Path) else value
 
@@ -405,6 +429,9 @@ WORDS: dict[str, Word] = {
         Word("speed", "policy", None,
              _choices(f"Slowdown of jobs on one GPU, for sharing {', '.join(SHARINGS.where('needs_speed'))}", SPEEDS,
                       SPEEDS.names[0], "; or a JSON file"), _speed, SPEEDS, local=True),
+        Word("speed_classes", "policy", None,
+             "Class of the speed profile that jobs are of, by app, user, group or queue: app:bert=mine,other=heavy; "
+             "the first that applies (default: light, medium or heavy, by their request).", _speed_classes),
         Word("preemption", "policy", False,  # noqa: FBT003
              "Preempt running jobs for jobs ahead of them in the queue order (default: off).", _flag),
         Word("quota", "policy", None,
@@ -501,8 +528,13 @@ def as_options(message: str, names: Iterable[str]) -> str:
             value = ast.literal_eval(value)
         return options[name] if value is True else f"{options[name]} {_option_value(value)}"
 
-    # A name in backquotes is an argument where a message begins with it, or says to leave it out; else it is a value.
-    text_ = re.sub(r"^`\w+`|leave .* out", lambda part: re.sub(r"`(\w+)`", named, part[0]), message)
+    # A name in backquotes is an argument where a message begins with it, says what it does, or to leave it out; else it
+    # is a value.
+    text_ = re.sub(
+        r"^`\w+`|`\w+` (takes|raises)|or by `\w+`|leave .* out",
+        lambda part: re.sub(r"`(\w+)`", named, part[0]),
+        message,
+    )
     return ASSIGNED.sub(spelled, text_)
 
 

@@ -3,8 +3,9 @@
 The band is pointwise. It comes from how much blocks of time differ: a share is a ratio of sums over blocks, and its
 variance that of what blocks have beyond it (Cochran 1977), with Student's t for that many blocks. Where a sample is too
 small for blocks or has no times, the band is that of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, which
-holds for the whole curve if values are independent. The interval of a quantile is where the band crosses its level
-(Woodruff 1952).
+holds for the whole curve if values are independent. A quantile is interpolated between the two nearest values, as
+everywhere in fleetlab (numpy's `linear`, type 7 of Hyndman and Fan 1996); its interval is where the band crosses its
+level (Woodruff 1952).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ DRAWN = np.unique(np.concatenate((np.linspace(0, 1, 121), 1 - np.geomspace(1e-4,
 JUMP = 0.004  # a step this high is drawn upright
 PERCENTS = (5, 10, 25, 50, 75, 90, 95, 98, 99)
 SHOWN = (25, 50, 75, 90, 95, 99)  # of them, in a table
+WITH_LIMITS = (50, 90)  # of those, with an interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,12 +140,31 @@ def _curve(series: str, values: Floats, weights: Floats, blocks: BlockBootstrap 
 
 
 def _quantile(level: float, values: Floats, sums: Floats, x: Floats, low: Floats, high: Floats) -> Interval:
-    """The least value at which the level is reached, and where the band does."""
-    value = float(values[min(int(np.searchsorted(sums, level * sums[-1] * (1 - 1e-12))), len(values) - 1)])
+    """The quantile, and where the band reaches its level."""
+    value = weighted_quantile(values, sums, level)
     first = min(int(np.argmax(high >= level)), len(x) - 1)
     reached = low >= level
     last = int(np.argmax(reached)) if reached.any() else len(x) - 1
     return Interval(value, min(value, float(x[first])), max(value, float(x[last])))
+
+
+def weighted_quantile(ranked: Floats, sums: Floats, level: float) -> float:
+    """Interpolate between sorted values with these cumulative weights; a weight of 2 is a value twice.
+
+    Of weights that are no counts, such as GPU time, the mean is one value.
+
+    >>> weighted_quantile(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]), 0.75)
+    3.0
+    >>> weighted_quantile(np.array([1.0, 2.0]), np.array([1.0, 10.0]), 0.5)
+    2.0
+    """
+    counts = bool(np.all(sums == np.floor(sums)))
+    size = float(sums[-1]) if counts else len(ranked)
+    at = level * (size - 1)
+    places = np.floor(at), np.ceil(at)
+    ranks = np.searchsorted(sums * (size / sums[-1]) * (1 - 1e-12), places, side="right")
+    below, above = (float(ranked[min(rank, len(ranked) - 1)]) for rank in ranks)
+    return below + (at - float(places[0])) * (above - below)
 
 
 def table(curves: Sequence[Ecdf], of: str) -> pl.DataFrame:
@@ -152,11 +173,16 @@ def table(curves: Sequence[Ecdf], of: str) -> pl.DataFrame:
 
 
 def _row(c: Ecdf, of: str) -> dict[str, object]:
-    row: dict[str, object] = {of: c.series, "count": c.count, "mean": c.mean[0], "at 0, %": 100 * c.zero}
-    row |= {f"P{p}": c.quantiles[p][0] for p in SHOWN} | {"largest": c.largest}
-    for name, interval in (("mean", c.mean), ("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
-        row |= {f"{name} low": interval[1], f"{name} high": interval[2]}
-    return row
+    """A row; limits stand behind what they are the limits of, where a reader, and `core.display`, look for them."""
+    row: dict[str, object] = {of: c.series, "count": c.count, **_with_limits("mean", c.mean), "at 0, %": 100 * c.zero}
+    for p in SHOWN:
+        value = c.quantiles[p]
+        row |= _with_limits(f"P{p}", value) if p in WITH_LIMITS else {f"P{p}": value[0]}
+    return row | {"largest": c.largest}
+
+
+def _with_limits(name: str, interval: Interval) -> dict[str, object]:
+    return dict(zip((name, f"{name} low", f"{name} high"), interval, strict=True))
 
 
 def share(which: Bools, weights: Floats | None, blocks: BlockBootstrap) -> Interval:

@@ -58,9 +58,12 @@ class GpuProcess:
     memory_mib: int | None
 
 
-def run_smi(*words: str) -> str:
-    """Run `nvidia-smi` and return its output. It may exit with 0 and do nothing, so check the effect of a change."""
-    status, said = _run((SMI, *words))
+def run_smi(*words: str, hold: tuple[int, ...] = ()) -> str:
+    """Run `nvidia-smi` and return its output. It may exit with 0 and do nothing, so check the effect of a change.
+
+    `hold` are file descriptors that it keeps open while it runs: locks, which it then holds even if we are killed.
+    """
+    status, said = _run((SMI, *words), hold)
     if any(none in said for none in NO_DEVICES):
         msg = "no NVIDIA GPU on this machine: nvidia-smi finds no device"
         raise NoGpu(msg, hint="`nvidia-smi -L` lists the GPUs that the driver finds")
@@ -102,7 +105,7 @@ def processes_on(one: Gpu) -> list[GpuProcess]:
 # --- running nvidia-smi ----------------------------------------------------------------------------------------------
 
 
-def _run(words: tuple[str, ...]) -> tuple[int, str]:
+def _run(words: tuple[str, ...], hold: tuple[int, ...] = ()) -> tuple[int, str]:
     try:
         process = subprocess.Popen(
             words,
@@ -111,6 +114,7 @@ def _run(words: tuple[str, ...]) -> tuple[int, str]:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            pass_fds=hold,
         )
     except FileNotFoundError:
         raise NoGpu(NO_SMI, hint="it is part of NVIDIA's driver") from None

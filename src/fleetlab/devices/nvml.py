@@ -9,6 +9,7 @@ import contextlib
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -43,7 +44,8 @@ class GpuSampler:
     """Sample in the background inside a `with` block; without NVML there are no samples, and `absent` says why."""
 
     def __init__(self, path: Path, *, every: float = 0.2, index: int = 0) -> None:
-        self._path, self._every = path, every
+        self._path, self._every, self._index = path, every, index
+        self._open = threading.Lock()  # NVML is open while it is held
         self.samples: list[tuple[float, ...]] = []
         self.unwritten = ""  # why samples are no longer written; sampling continues
         self._over = threading.Event()
@@ -72,9 +74,31 @@ class GpuSampler:
 
     def _watch(self) -> None:
         while not self._over.wait(self._every):
-            sample = self.look()
+            with self._open:
+                sample = self.look()
             self.samples.append(sample)
             self._write(json.dumps(sample) + "\n")
+
+    @contextlib.contextmanager
+    def released(self) -> Iterator[None]:
+        """Close NVML inside the block: MIG mode cannot be switched while a process has the GPU open, even to sample."""
+        if self._nvml is None:
+            yield
+            return
+        with self._open:
+            self._nvml.nvmlShutdown()
+            try:
+                yield
+            finally:
+                self._card = self._reopen()
+
+    def _reopen(self) -> Any:  # noqa: ANN401
+        self._nvml.nvmlInit()
+        for _ in range(20):
+            with contextlib.suppress(self._nvml.NVMLError):
+                return self._nvml.nvmlDeviceGetHandleByIndex(self._index)
+            time.sleep(0.5)  # a GPU that was just reset needs a moment
+        return self._nvml.nvmlDeviceGetHandleByIndex(self._index)
 
     def _write(self, line: str) -> None:
         if self.unwritten:
@@ -112,9 +136,9 @@ class GpuSampler:
         for bits in of["reasons"]:
             reasons |= int(bits) if bits >= 0 else 0
         span = of["t"][-1] - of["t"][0]
+        known = [name for name in ("util", "memory_util") if min(of[name]) >= 0]  # NVML has none in MIG mode
         return {
-            "util": _mean(of["util"]),
-            "memory_util": _mean(of["memory_util"]),
+            **{name: _mean(of[name]) for name in known},
             "memory_mib": max(of["memory_mib"]),
             "celsius": max(of["celsius"]),
             "watts": round((of["joules"][-1] - of["joules"][0]) / span, 1),

@@ -63,7 +63,7 @@ def forecast(
     def done() -> None:
         nonlocal count
         count += 1
-        progress("models", count, count / total)
+        progress("testing forecasts on past demand", count, count / total)
 
     how: dict[str, Any] = {"horizon": horizon, "gap": gap, "folds": folds, "trials": trials, "seed": seed}
     studies = [study(name, panel, which, ensemble=ensemble, done=done, **how) for name, panel in panels]

@@ -96,7 +96,7 @@ def instances_ahead(
     def done() -> None:
         nonlocal count
         count += 1
-        progress("models", count, count / total)
+        progress("testing forecasts on past demand", count, count / total)
 
     parts = []
     for part, panel in panels.items():

@@ -168,7 +168,7 @@ class _Search:
             if self._closed() or (j and self._late(0.9)):
                 break
             self._better(largest_first(self.p, score, rng=drawn))
-            self.progress("heuristics", j + 1, (j + 1) / len(tries))
+            self.progress("placing by heuristics", j + 1, (j + 1) / len(tries))
         if self.best.left.any():
             self._better(smallest_first(self.p, best_fit))
         elif not self._closed():
@@ -205,7 +205,7 @@ class _Search:
     def _exactly(self, objective: str, nodes: Ints, here: CurrentPlacement | None) -> None:
         if not exact.small(self.p, nodes):
             return
-        self.progress("exact", 0, 0.0)
+        self.progress("searching for a better placement, or a proof that there is none", 0, 0.0)
         improved = exact.exact(
             self.p, nodes, objective=objective, best=self.best, here=here, seconds=max(self.left, 0.05), seed=self.seed
         )
@@ -238,7 +238,7 @@ class _Search:
             before = (self.best.left.sum(), balance.highest(self.best))
             if not j or (placing.left.sum(), balance.highest(placing)) < before:
                 self.best = placing
-            self.progress("heuristics", j + 1, (j + 1) / AGAIN)
+            self.progress("placing by heuristics", j + 1, (j + 1) / AGAIN)
             if self._late(0.5):
                 break
         if self.best.left.any():  # spread out, someone has no place left: packed, all may have one

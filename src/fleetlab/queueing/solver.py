@@ -56,6 +56,11 @@ class QueueSolution(Result):
         return dict(self.output.tables)
 
     @property
+    def findings(self) -> tuple[str, ...]:
+        """That there is no steady state, where there is none."""
+        return tuple(f"{note[0].upper()}{note[1:]}." for note in self.output.notes if note.startswith("unstable"))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What must be known to read the numbers."""
         return (*self.output.notes, VALIDITY[self.model.kind].format(self.model.holds), f"source: {self.model.source}")

@@ -81,5 +81,5 @@ def _pictures(charts: list[tuple[str, Chart]], folder: Path, progress: Progress)
         while path in files:  # two titles may give the same name
             path = path.with_stem(f"{path.stem}-")
         files[path] = svg(chart, key="f", whole=True).encode()
-        progress("drawing SVG", k, k / len(charts))
+        progress("drawing figures as SVG", k, k / len(charts))
     return files

@@ -11,6 +11,7 @@
   const RIGHT = 12;
   const KEPT = 96; // tiles of a run in memory
   const AT_ONCE = 4; // requests
+  const TWICE = 300; // ms in which a second click makes it a double click
   const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 604800, 1209600, 2592000, 7776000];
   const HEAT = ["#10284f", "#3d4b6c", "#66696f", "#948d74", "#c4b567", "#f6e24a"];
   const COLORINGS = {
@@ -19,15 +20,35 @@
 
   // --- words ---
   const pad = (n) => String(n).padStart(2, "0");
-  const clock = (s, precise = false) => {
-    const sign = s < 0 ? "−" : "";
+  // By the clock of the log, where its second 0 is known and time passes as it did; else days counted from 1.
+  const clock = (s, precise = false, run = null) => {
+    if (hasDates(run)) return dated(run.about.epoch + s, run.about.zone, precise);
     const t = Math.round(Math.abs(s));
     const [d, h, m, sec] = [Math.floor(t / 86400), Math.floor(t / 3600) % 24, Math.floor(t / 60) % 60, t % 60];
-    return `${sign}day ${d} ${pad(h)}:${pad(m)}${precise || sec ? `:${pad(sec)}` : ""}`;
+    const time = `${pad(h)}:${pad(m)}${precise || sec ? `:${pad(sec)}` : ""}`;
+    return s < 0 ? `${d ? `${count(d, "day")} ` : ""}${time} before the log` : `day ${d + 1} ${time}`;
   };
+  const hasDates = (run) => typeof run?.about.epoch === "number" && run.pace === 1;
+  // Seconds from a midnight of the log's zone to second 0: ticks are at whole hours and days of the clock.
+  function pastMidnight(run) {
+    if (!hasDates(run)) return 0;
+    const parts = new Intl.DateTimeFormat("en", { hour: "numeric", minute: "numeric", second: "numeric", hourCycle: "h23", timeZone: run.about.zone || "UTC" }).formatToParts(new Date(1000 * run.about.epoch));
+    const [h, m, s] = ["hour", "minute", "second"].map((type) => Number(parts.find((p) => p.type === type).value));
+    return 3600 * h + 60 * m + s + (run.about.epoch % 1);
+  }
+  const formats = new Map();
+  function dated(unix, zone, precise) {
+    const key = `${zone} ${precise}`;
+    if (!formats.has(key)) {
+      const parts = { weekday: "short", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: zone || "UTC" };
+      formats.set(key, new Intl.DateTimeFormat("en-GB", precise ? { ...parts, second: "2-digit" } : parts));
+    }
+    return formats.get(key).format(new Date(1000 * unix)).replaceAll(",", "");
+  }
+  // One rule for durations: days from 2, hours from 2, minutes from 2, else seconds; three digits.
   const lasting = (s) => {
-    for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) if (s >= 2 * size) return `${(s / size).toFixed(1)} ${unit}`;
-    return `${s.toFixed(s < 10 ? 1 : 0)} s`;
+    const [, size, unit] = [[172800, 86400, "days"], [7200, 3600, "h"], [120, 60, "min"], [0, 1, "s"]].find(([least]) => s >= least) ?? [0, 1, "s"];
+    return `${Number((s / size).toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 4 })} ${unit}`;
   };
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
   const count = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
@@ -69,6 +90,7 @@
     constructor(about, source) {
       this.about = about;
       this.source = source;
+      this.pace = about.pace ?? 1; // seconds of the log in one of the run: at another load, time passes at another rate
       this.first = sums(about.first);
       this.levels = [{ name: about.finest, edges: null, rows: about.gpus }, ...about.levels.map((l) => ({ name: l.name, edges: sums(l.edges), rows: l.edges.length }))];
       this.tiles = new Map();
@@ -183,8 +205,9 @@
 
   // --- the figure ---
   class Timeline {
-    constructor(element, abouts, sources, { height = 320 } = {}) {
+    constructor(element, abouts, sources, { height = 320, stories = false } = {}) {
       this.element = element;
+      this.stories = stories; // whether jobs can be opened: event `timeline-job`
       this.height = height;
       this.charts = [];
       this.window = null;
@@ -246,7 +269,7 @@
       this.both = html("select", { hidden: true }, html("option", { value: "both" }, "both runs"), html("option", { value: "difference" }, "difference of allocation"));
       this.both.setAttribute("aria-label", "Runs");
       this.both.addEventListener("change", () => { this.compared = this.both.value; this.#layout(); });
-      this.toWindow = button("Select what is shown", "Use the time that is shown as the window of the other figures", () => this.select(...this.view.t));
+      this.toWindow = button("Select what is shown", "Use the time that is shown as the window of the other figures", () => this.select(...this.view.t.map((t) => t * this.runs[0].pace)));
       this.noWindow = button("Clear selection", "Use the whole time again", () => this.select());
       this.noWindow.hidden = true;
       const tools = html("div", { className: "timeline-tools" }, html("label", {}, "Color by ", this.choice), this.both,
@@ -257,7 +280,7 @@
       this.plots = html("div", { className: "timeline-plots", tabIndex: 0 });
       this.plots.setAttribute("role", "application");
       this.plots.setAttribute("aria-roledescription", "timeline");
-      this.plots.setAttribute("aria-label", "Cluster timeline: arrow keys move, plus and minus zoom, Shift with arrow keys moves a cursor that is read out, Enter begins and ends a selection, Home shows all");
+      this.plots.setAttribute("aria-label", "Cluster timeline: arrow keys move, plus and minus zoom, Shift with arrow keys moves a cursor that is read out, Space begins and ends a selection, Enter opens the job under the cursor, Home shows all");
       this.legend = html("ul", { className: "timeline-legend" });
       this.legend.setAttribute("aria-label", "Colors");
       this.readout = html("div", { className: "timeline-readout" });
@@ -319,18 +342,24 @@
       this.plots.append(this.readout);
       this.draw();
     }
-    #axis(last) {
+    #axis(last, run) {
       const { p } = this;
+      const past = pastMidnight(run);
       return {
-        stroke: css(p.soft), grid: { show: false }, ticks: { show: last, stroke: css(p.soft), size: 4 }, size: last ? 30 : 4, incrs: STEPS, space: 90,
-        values: last ? (u, splits) => splits.map((s) => clock(s)) : (u, splits) => splits.map(() => ""), font: "12px system-ui, sans-serif",
+        splits: (u, axis, low, high, step) => {
+          const at = [];
+          for (let t = Math.ceil((low + past) / step) * step - past; t <= high; t += step) at.push(t);
+          return at;
+        },
+        stroke: css(p.soft), grid: { show: false }, ticks: { show: last, stroke: css(p.soft), size: 4 }, size: last ? 30 : 4, incrs: STEPS, space: hasDates(run) ? 120 : 90,
+        values: last ? (u, splits) => splits.map((s) => clock(s, false, run)) : (u, splits) => splits.map(() => ""), font: "12px system-ui, sans-serif",
       };
     }
     #chart(options, data, about) {
       const u = new uPlot({
         width: this.plots.clientWidth, padding: [4, RIGHT, 0, 0], legend: { show: false }, cursor: { x: true, y: false, points: { show: false }, drag: { x: false, y: false, setScale: false }, sync: { key: `timeline-${this.#key()}` } },
         ...options,
-        hooks: { ...options.hooks, draw: [(c) => this.#selection(c), ...(options.hooks?.draw ?? [])] },
+        hooks: { ...options.hooks, draw: [(c) => this.#selection(c, about.run), ...(options.hooks?.draw ?? [])] },
       }, data, this.plots);
       this.charts.push({ u, ...about });
       return u;
@@ -354,7 +383,7 @@
       this.#chart({
         height: tall,
         scales: { x: this.#scaleX(), y: { auto: false, dir: -1, range: (u, low, high) => [low, high] } },
-        axes: [this.#axis(false), { stroke: css(this.p.soft), grid: { show: false }, ticks: { show: false }, size: GUTTER, gap: 6, font: "12px system-ui, sans-serif",
+        axes: [this.#axis(false, run), { stroke: css(this.p.soft), grid: { show: false }, ticks: { show: false }, size: GUTTER, gap: 6, font: "12px system-ui, sans-serif",
           splits: () => names().map(([at]) => at), values: () => names().map(([, name]) => (name.length > 13 ? `${name.slice(0, 12)}…` : name)) }],
         series: [{}, { scale: "y", show: false }],
         hooks: { drawClear: [(u) => this.#picture(u, run, differs)], draw: [(u) => this.#borders(u, run)] },
@@ -379,7 +408,7 @@
       this.plots.append(said);
       this.#chart({
         height: 90, scales: { x: this.#scaleX(), y: { range: (u, low, high) => [0, Math.max(1, high) * 1.05] } },
-        axes: [this.#axis(false), this.#numbers()], series: [{}, ...series.reverse()],
+        axes: [this.#axis(false, run), this.#numbers()], series: [{}, ...series.reverse()],
       }, [at, ...stack.reverse()], { run, kind: "queue", reasons });
     }
     #numbers() {
@@ -394,18 +423,18 @@
       const rate = panels.arrivals.map((n) => (n / width) * 3600);
       this.#chart({
         height: 96, scales: { x: this.#scaleX(), y: { range: (u, low, high) => [0, Math.max(1, high) * 1.05] } },
-        axes: [this.#axis(true), this.#numbers()],
+        axes: [this.#axis(true, run), this.#numbers()],
         series: [{}, { stroke: css(this.p.series[0]), width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
       }, [at, rate], { run, kind: "arrivals" });
     }
-    #selection(u) {
+    #selection(u, run) {
       const { ctx } = u;
       const { left, top, width, height } = u.bbox;
       const spans = [];
       if (this.window) spans.push(this.window);
       if (this.brush) spans.push([Math.min(...this.brush), Math.max(...this.brush)]);
       for (const [a, b] of spans) {
-        const [x, y] = [u.valToPos(a, "x", true), u.valToPos(b, "x", true)];
+        const [x, y] = [a, b].map((t) => u.valToPos(t / run.pace, "x", true));
         ctx.save();
         ctx.beginPath();
         ctx.rect(left, top, width, height);
@@ -575,15 +604,22 @@
       this.look(this.view.t.map((v) => v + dt), this.view.g.map((v) => v + dg));
     }
     reset() { this.look([0, this.whole], [0, 1]); }
-    // The window of the other figures: [t0, t1] in seconds, or nothing.
+    // The window of the other figures: [t0, t1] in seconds of the log, or nothing.
     select(from, to) {
-      this.window = from === undefined ? null : [Math.max(0, from), Math.min(this.whole, to)];
-      this.brush = null;
-      this.noWindow.hidden = !this.window;
-      this.say(this.window ? `Selected: ${clock(this.window[0])} to ${clock(this.window[1])}, ${lasting(this.window[1] - this.window[0])}.` : "No selection: the whole time.");
+      this.show(from === undefined ? null : [Math.max(0, from), Math.min(this.#logged(), to)]);
+      this.say(this.window ? `Selected: ${this.#at(this.window[0])} to ${this.#at(this.window[1])}, ${lasting(this.window[1] - this.window[0])}.` : "No selection: the whole time.");
       this.element.dispatchEvent(new CustomEvent("timeline-window", { bubbles: true, detail: this.window ? { t0: this.window[0], t1: this.window[1] } : null }));
+    }
+    // Draw a window that was selected elsewhere, such as in the address of a page.
+    show(window) {
+      this.window = window && [window[0], Math.min(window[1], this.#logged())];
+      this.brush = null;
+      this.noWindow.hidden = !window;
       this.draw();
     }
+    // A time of the log.
+    #at(t) { const { about } = this.runs[0]; return clock(t, false, { about, pace: 1 }); }
+    #logged() { return Math.max(...this.runs.map((r) => r.about.span * r.pace)); }
     say(text) { this.live.textContent = text; }
 
     // --- what is under a point ---
@@ -606,7 +642,7 @@
       if (kind !== "raster") {
         const bin = Math.min(about.panels.bins - 1, Math.floor((t / about.span) * about.panels.bins));
         const width = about.span / about.panels.bins;
-        const lines = [[clock(t)], [`${count(about.panels.arrivals[bin], "job")} submitted in ${lasting(width)}`]];
+        const lines = [[clock(t, false, run)], [`${count(about.panels.arrivals[bin], "job")} submitted in ${lasting(width)}`]];
         for (const [reason, values] of Object.entries(about.panels.waiting)) if (values[bin] >= 0.05) lines.push([`${values[bin].toLocaleString("en", { maximumFractionDigits: 1 })} wait: ${reason.replaceAll("_", " ")}`]);
         return lines;
       }
@@ -617,7 +653,7 @@
       const [a, b] = [run.node(first), run.node(end - 1)];
       const name = a === b ? about.nodes[a] : `${about.nodes[a]} to ${about.nodes[b]}`;
       const part = level === 0 ? `, GPU ${first - run.first[a]}` : `, ${count(end - first, "GPU")}`;
-      const lines = [[`${name}${part}${about.types[about.type[a]] ? `, ${about.types[about.type[a]]}` : ""}`], [clock(t, true)]];
+      const lines = [[`${name}${part}${about.types[about.type[a]] ? `, ${about.types[about.type[a]]}` : ""}`], [clock(t, true, run)]];
       const bins = about.bins * 2 ** zoom;
       const bin = Math.min(bins - 1, Math.floor((t / about.span) * bins));
       const key = `${level}/${zoom}/${Math.floor(bin / about.bins)}/${Math.floor(row / about.rows)}`;
@@ -631,25 +667,49 @@
       }
       const found = await run.source.at(first, end, t).catch(() => null);
       if (found) {
-        for (const job of found.jobs.slice(0, 4)) lines.push([job.name || job.job >= 0 ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true)} to ${clock(job.end, true)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`]);
-        if (found.count > 4) lines.push([`and ${found.count - 4} more jobs`]);
+        // A job on several GPUs of the row is one job.
+        const jobs = [...new Map(found.jobs.map((job) => [[job.job, job.name, job.user, job.begin, job.end].join(), job])).values()];
+        for (const job of jobs.slice(0, 4)) {
+          const known = job.name || job.job >= 0;
+          lines.push([known ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true, run)} to ${clock(job.end, true, run)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`, known ? job : null]);
+        }
+        if (jobs.length > 4 || found.count > found.jobs.length) lines.push(["and others: zoom in to tell them apart"]);
         if (!found.count) lines.push(["no job"]);
       }
       return lines;
     }
-    async tell(at, { aloud = false } = {}) {
+    // Show what is under a point; `pinned`: it stays, and its jobs can be opened where a page tells their stories.
+    async tell(at, { aloud = false, pinned = false, open = false } = {}) {
       const asked = (this.asked = (this.asked ?? 0) + 1);
+      this.pinned = pinned && Boolean(at); // a pointer that moved before, or moves on meanwhile, does not take it away
+      if (this.pinned) clearTimeout(this.soon);
       const lines = at ? await this.#describe(at) : null;
       if (asked !== this.asked) return;
+      this.pinned = pinned && Boolean(lines);
       this.readout.hidden = !lines;
+      this.readout.classList.toggle("pinned", this.pinned);
       if (!lines) return;
-      this.readout.replaceChildren(...lines.map(([bold, rest]) => html("div", {}, html("b", {}, bold), ...(rest ? [` ${rest}`] : []))));
+      const jobs = lines.map((line) => line[2]).filter(Boolean);
+      if (open && this.stories && jobs.length === 1 && lines.filter((line) => line[0].startsWith("and ")).length === 0) { this.openJob(jobs[0]); return; }
+      this.readout.replaceChildren(...lines.map(([bold, rest, job]) => html("div", {}, job && this.stories && pinned ? this.#opener(bold, job) : html("b", {}, bold), ...(rest ? [` ${rest}`] : []))));
       const frame = this.plots.getBoundingClientRect();
       const x = at.box.left - frame.left + at.x * at.box.width;
       this.readout.style.top = `${at.box.top - frame.top + Math.min(at.y * at.box.height + 14, at.box.height - 20)}px`;
       this.readout.style.left = x > frame.width / 2 ? "" : `${x + 14}px`;
       this.readout.style.right = x > frame.width / 2 ? `${frame.width - x + 14}px` : "";
-      if (aloud) this.say(lines.map((l) => l.join(" ")).join("; "));
+      if (aloud) this.say(lines.map((l) => l.slice(0, 2).filter(Boolean).join(" ")).join("; "));
+      if (open) this.readout.querySelector("button")?.focus();
+    }
+    #opener(text, job) {
+      const button = html("button", { type: "button", className: "timeline-job" }, text);
+      button.title = "Why it waited, and where it ran";
+      button.addEventListener("click", () => this.openJob(job));
+      return button;
+    }
+    openJob(job) {
+      this.readout.hidden = true;
+      this.pinned = false;
+      this.element.dispatchEvent(new CustomEvent("timeline-job", { bubbles: true, detail: job }));
     }
 
     // --- hands ---
@@ -658,8 +718,9 @@
       let [held, spread] = [null, null];
       const { plots } = this;
       plots.addEventListener("pointerdown", (event) => {
-        if (event.button || event.target.closest("button, select")) return;
+        if (event.button || event.target.closest("button, select, .timeline-readout")) return;
         const at = this.#place(event);
+        clearTimeout(this.opening);
         if (!at) return;
         touching.set(event.pointerId, event);
         plots.setPointerCapture(event.pointerId);
@@ -684,6 +745,7 @@
         }
         if (!held) {
           clearTimeout(this.soon);
+          if (this.pinned) return;
           const at = this.#place(event);
           this.soon = setTimeout(() => this.tell(at), 60);
           return;
@@ -692,9 +754,10 @@
         if (Math.abs(dx) + Math.abs(dy) > 4) held.moved = true;
         if (!held.moved) return;
         this.readout.hidden = true;
+        this.pinned = false;
         if (held.brushes) {
           const [a, b] = this.view.t;
-          this.brush = [held.at.t, Math.min(b, Math.max(a, a + ((event.clientX - held.at.box.left) / held.at.box.width) * (b - a)))];
+          this.brush = [held.at.t, Math.min(b, Math.max(a, a + ((event.clientX - held.at.box.left) / held.at.box.width) * (b - a)))].map((t) => t * held.at.run.pace);
           this.draw();
           return;
         }
@@ -709,12 +772,15 @@
         const { brushes, moved, at } = held;
         held = null;
         if (brushes && moved && this.brush) this.select(Math.min(...this.brush), Math.max(...this.brush));
-        else if (!moved) this.tell(at, { aloud: true });
+        else if (!moved && event.type === "pointerup") {
+          const open = this.stories && event.pointerType === "mouse"; // a finger has read nothing yet: it opens a job by its name
+          this.opening = setTimeout(() => this.tell(at, { aloud: true, pinned: true, open }), open ? TWICE : 0);
+        }
       };
       plots.addEventListener("pointerup", release);
       plots.addEventListener("pointercancel", release);
-      plots.addEventListener("pointerleave", () => { clearTimeout(this.soon); this.tell(null); });
-      plots.addEventListener("dblclick", (event) => { const at = this.#place(event); if (at) this.zoom(event.shiftKey ? 2 : 0.5, at.x); });
+      plots.addEventListener("pointerleave", () => { clearTimeout(this.soon); if (!this.pinned) this.tell(null); });
+      plots.addEventListener("dblclick", (event) => { clearTimeout(this.opening); const at = this.#place(event); if (at) this.zoom(event.shiftKey ? 2 : 0.5, at.x); });
       plots.addEventListener("wheel", (event) => {
         const at = this.#place(event);
         if (!at || !(event.ctrlKey || event.metaKey || event.shiftKey || document.activeElement === plots)) return; // else the page scrolls
@@ -728,8 +794,8 @@
     #keys() {
       const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
       this.plots.addEventListener("keydown", (event) => {
-        if (event.ctrlKey || event.metaKey) return;
         const key = event.key;
+        if (event.ctrlKey || event.metaKey || (event.target !== this.plots && key !== "Escape")) return;
         if (key in arrows && event.shiftKey) this.#step(...arrows[key]);
         else if (key in arrows) this.move(arrows[key][0] / 8, arrows[key][1] / 8);
         else if (key === "+" || key === "=") (event.altKey ? this.zoomRows(0.5) : this.zoom(0.5));
@@ -737,14 +803,23 @@
         else if (key === "Home") this.reset();
         else if (key === "PageUp") this.zoomRows(0.5);
         else if (key === "PageDown") this.zoomRows(2);
-        else if (key === "Enter") this.#mark();
-        else if (key === "Escape") { this.brush = null; this.started = null; this.cursor = null; this.readout.hidden = true; if (this.window) this.select(); else this.draw(); }
+        else if (key === " ") this.#mark();
+        else if (key === "Enter") this.#step(0, 0, { open: true });
+        else if (key === "Escape") this.#escape();
         else return;
         event.preventDefault();
       });
     }
+    // First what was begun or is read out, then the selection.
+    #escape() {
+      const begun = this.brush || (this.started ?? null) !== null || this.cursor || !this.readout.hidden;
+      Object.assign(this, { brush: null, started: null, cursor: null, pinned: false });
+      this.readout.hidden = true;
+      this.plots.focus();
+      if (!begun && this.window) this.select(); else this.draw();
+    }
     // A cursor for those without a pointer: it is read out.
-    #step(dx, dy) {
+    #step(dx, dy, { open = false } = {}) {
       const { t, g } = this.view;
       const now = this.cursor ?? { t: (t[0] + t[1]) / 2, g: (g[0] + g[1]) / 2 };
       const run = this.runs[0];
@@ -754,21 +829,22 @@
       const [first, end] = run.span(level, run.row(level, Math.min(now.g, 0.999999) * run.about.gpus));
       const rowStep = Math.max((end - first) / run.about.gpus, (g[1] - g[0]) / 40);
       this.cursor = { t: Math.min(this.whole, Math.max(0, now.t + (dx * (t[1] - t[0])) / 50)), g: Math.min(0.999999, Math.max(0, now.g + dy * rowStep)) };
-      if (this.started !== undefined && this.started !== null) this.brush = [this.started, this.cursor.t];
+      if (this.started !== undefined && this.started !== null) this.brush = [this.started, this.cursor.t * run.pace];
       if (this.cursor.t < t[0] || this.cursor.t > t[1]) this.move(dx / 4); else this.draw();
       const box = chart.u.over.getBoundingClientRect();
       const at = { kind: "raster", run, t: this.cursor.t, gpu: this.cursor.g * run.about.gpus, x: (this.cursor.t - this.view.t[0]) / (this.view.t[1] - this.view.t[0]), y: (this.cursor.g - this.view.g[0]) / (this.view.g[1] - this.view.g[0]), box };
-      this.tell(at, { aloud: true });
+      this.tell(at, { aloud: true, pinned: true, open });
     }
     #mark() {
       if (!this.cursor) this.#step(0, 0);
       if (this.started === undefined || this.started === null) {
-        this.started = this.cursor.t;
-        this.say(`Selection begins at ${clock(this.started)}: move with Shift and the arrow keys, Enter ends it.`);
+        this.started = this.cursor.t * this.runs[0].pace;
+        this.say(`Selection begins at ${this.#at(this.started)}: move with Shift and the arrow keys, Space ends it.`);
       } else {
-        const from = this.started;
-        this.started = null;
-        this.select(Math.min(from, this.cursor.t), Math.max(from, this.cursor.t));
+        const ends = [this.started, this.cursor.t * this.runs[0].pace];
+        Object.assign(this, { started: null, cursor: null, pinned: false });
+        this.readout.hidden = true;
+        this.select(Math.min(...ends), Math.max(...ends));
       }
     }
   }

@@ -17,8 +17,9 @@ from typing import Any
 from fleetlab.devices import nvidia_smi
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing import records
-from fleetlab.sharing.modes import CONTROL, Mps, Share
+from fleetlab.sharing.mps import CONTROL, Mps
 from fleetlab.sharing.mps_guard import process_state
+from fleetlab.sharing.share import Share
 
 RECORD = "mps/record"
 MAX_PIPE_PATH = 88  # characters: with the names of its sockets it must stay below about 107

@@ -11,21 +11,32 @@ import time
 from pathlib import Path
 
 PATIENCE = 10  # s for clients to end before their server is stopped
+START = 10  # s in which a daemon that was being started may still appear
+LAUNCHING = "--launching"
 
 
 def main() -> None:
     """Wait, then quit the daemon of this environment; kill it by its process id if it does not answer."""
     for deaf in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(deaf, signal.SIG_IGN)
-    sys.stdin.buffer.read()
+    if not sys.stdin.buffer.read() and LAUNCHING in sys.argv:
+        _await_daemon()  # killed between the start of the program that starts the daemon and its end
     daemon, servers = _daemon(), _servers()
     for word in (f"quit -t {PATIENCE}", "quit"):
         _ask(word)
         # A server outlives its daemon for a moment and holds the GPU meanwhile.
         if _gone([daemon, *servers]):
             return
-    if daemon is not None:
-        os.kill(daemon, signal.SIGTERM)
+    for pid in (daemon, *servers):
+        if pid is not None and process_state(pid) not in ("", "Z"):
+            os.kill(pid, signal.SIGTERM)
+
+
+def _await_daemon() -> None:
+    for _ in range(10 * START):
+        if _daemon() is not None:
+            return
+        time.sleep(0.1)
 
 
 def _daemon() -> int | None:

@@ -52,6 +52,11 @@ def read(name: str) -> dict[str, Any] | None:
     return record
 
 
+def names(prefix: str) -> list[str]:
+    """Names of the records with that prefix; listing creates no directory."""
+    return sorted(path.stem for path in _path().glob(f"{prefix}*.json"))
+
+
 def write(name: str, values: dict[str, Any]) -> None:
     """Write the record atomically."""
     path = folder() / f"{name}.json"

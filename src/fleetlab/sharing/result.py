@@ -75,8 +75,8 @@ def profile_tables(cut: MigGpu) -> SharingTables:
         }
         for p in cut.profiles
     )
-    note = "an instance takes consecutive memory slices from one of its `starts`"
-    return machine_tables("share mig profiles", {cut.name: table(rows)}, [note], profiles=len(cut.profiles))
+    notes = ["an instance takes consecutive memory slices from one of its `starts`", *cut.notes]
+    return machine_tables("share mig profiles", {cut.name: table(rows)}, notes, profiles=len(cut.profiles))
 
 
 def layout_tables(cut: MigGpu) -> SharingTables:
@@ -88,7 +88,7 @@ def layout_tables(cut: MigGpu) -> SharingTables:
     rows.sort(key=lambda row: (row["instances"], row["layout"]))
     notes = [
         "`ways`: number of placements of the same profiles",
-        "profiles with media extensions (+me) are omitted: one 1g instance may have them",
+        "profiles that differ only in media engines (+me, -me) or graphics (+gfx) are omitted",
     ]
     counts = {"layouts": len(rows), "ways_to_place_them": sum(map(len, ways.values()))}
     return machine_tables("share mig layouts", {cut.name: table(rows)}, notes, **counts)

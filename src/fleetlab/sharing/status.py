@@ -13,7 +13,8 @@ from fleetlab.devices import nvidia_smi
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvidia_smi import Gpu, GpuProcess
 from fleetlab.sharing.mig import apply
-from fleetlab.sharing.modes import CONTROL, Mps
+from fleetlab.sharing.mig.mode import ALLOW, permitted_gpu
+from fleetlab.sharing.mps import CONTROL, Mps
 from fleetlab.sharing.mps_daemon import mps_record, parse_number
 
 DEFAULT_PIPE = "/tmp/nvidia-mps"  # the default of NVIDIA's control program
@@ -75,6 +76,22 @@ def status() -> SharingStatus:
         for name, stopped_by in OBSTACLES.items()
     ]
     return SharingStatus(here, busy, running, modes)
+
+
+def suite_modes(index: int = 0, *, allow_mig: bool = False) -> list[ModeStatus]:
+    """Modes in which a suite can measure on a GPU, and why not in the others; MIG needs permission besides."""
+    try:
+        one = nvidia_smi.gpu(index)
+    except BenchError as e:
+        return [ModeStatus(None, name, possible=False, why=str(e)) for name in SUITE_MODES]
+    against = {name: list(OBSTACLES[name](one)) for name in SUITE_MODES}
+    try:
+        permitted = permitted_gpu(allow=allow_mig)
+        if permitted.uuid != one.uuid:
+            against["mig"].append(f"{ALLOW} names another GPU: {permitted.uuid}")
+    except BenchError as e:
+        against["mig"].append(str(e))
+    return [ModeStatus(index, name, possible=not why, why="; ".join(why)) for name, why in against.items()]
 
 
 def daemons() -> list[MpsDaemon]:
@@ -145,6 +162,7 @@ def _mig_obstacles(one: Gpu) -> Iterator[str]:
             yield str(e)
 
 
+SUITE_MODES = ("time-slicing", "mps", "mig")
 OBSTACLES = {
     "exclusive": _exclusive_obstacles,
     "time-slicing": _time_slicing_obstacles,

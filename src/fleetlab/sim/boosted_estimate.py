@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import FleetlabError, Workload
 from fleetlab.core.history import past_mean
+from fleetlab.core.progress import Progress, silent
 from fleetlab.sim.layout import Floats
 
 KEYS = (["user"], ["user", "gpu_milli"], ["user", "group"], ["user", "group", "gpu_milli"])
@@ -36,7 +37,7 @@ SETTINGS = {
 HOUR, DAY = 3600.0, 86_400.0
 
 
-def boosted_estimate(workload: Workload) -> pl.Series:
+def boosted_estimate(workload: Workload, progress: Progress = silent) -> pl.Series:
     """Return the estimated runtime of each job, in seconds."""
     try:
         lightgbm = import_module("lightgbm")
@@ -50,7 +51,8 @@ def boosted_estimate(workload: Workload) -> pl.Series:
     submit, runtime = jobs["submit"].to_numpy(), jobs["runtime"].fill_null(np.nan).to_numpy()
     ended = jobs.select(pl.coalesce("start", "submit") + pl.col("runtime")).to_series().fill_null(np.inf).to_numpy()
     order = np.argsort(ended, kind="stable")
-    for part in np.array_split(np.arange(len(jobs)), FITS):
+    for k, part in enumerate(np.array_split(np.arange(len(jobs)), FITS)):
+        progress("fitting trees to the runtimes of earlier jobs", int(part[0]) if len(part) else 0, k / FITS)
         if not len(part):
             continue
         known = order[: np.searchsorted(ended[order], submit[part[0]], side="right")][-MOST:]

@@ -13,6 +13,7 @@ from fleetlab.stats import BlockBootstrap
 POINTS = 120  # of a curve
 DAY = 86_400.0
 MINUTE = 60.0
+WAITS, WAITS_SHARE = "How long jobs wait", "share of jobs that wait no longer, %"
 
 
 def figures(
@@ -32,7 +33,8 @@ def figures(
     return charts
 
 
-def _spread(waits: Floats, blocks: BlockBootstrap) -> Figure:
+def wait_distribution(waits: Floats, blocks: BlockBootstrap) -> pl.DataFrame:
+    """Return the share of jobs, %, that wait no longer than `x` s, with its pointwise 95 % band."""
     at = np.geomspace(1.0, max(float(waits.max()), 10.0), POINTS)
     cell = np.minimum(np.searchsorted(at, waits), POINTS - 1)
     cells = np.bincount(blocks.index * POINTS + cell, minlength=blocks.blocks * POINTS).astype(np.float64)
@@ -42,9 +44,12 @@ def _spread(waits: Floats, blocks: BlockBootstrap) -> Figure:
     if blocks.enough:
         low, high = blocks.cdf_band(cells, level)
         columns |= {"low": 100 * low, "high": 100 * high}
+    return pl.DataFrame(columns)
+
+
+def _spread(waits: Floats, blocks: BlockBootstrap) -> Figure:
     alt = f"{np.mean(waits <= MINUTE):.0%} of the jobs wait a minute or less, {np.mean(waits == 0):.0%} not at all"
-    title, y = "How long jobs wait", "share of jobs that wait no longer, %"
-    return Figure(title, "line", pl.DataFrame(columns), "wait, s", y, alt, log_x=True)
+    return Figure(WAITS, "line", wait_distribution(waits, blocks), "wait, s", WAITS_SHARE, alt, log_x=True)
 
 
 def _by_request(by_request: pl.DataFrame) -> Figure:

@@ -189,12 +189,13 @@ def cached(*, inlined: bool = False, **options: Any) -> Callable[[F], F]:  # noq
     return compiled
 
 
-# A `loop` may create arrays. A `step` may not: then the compiler counts no references to the arrays it is given, which
-# took ten times as long as the step itself (60 ns, against 6 for a test of one node). `inner` ones are called by
-# compiled code only, and compile in half the time. An `inline` step is copied into its callers: passing ten arrays took
-# as long as the step. A `value` is passed to a loop as a value of one fixed type, so that the loop compiles once.
+# A `loop` may create arrays, and several run at once in threads. A `step` may not: then the compiler counts no
+# references to the arrays it is given, which took ten times as long as the step itself (60 ns, against 6 for a test of
+# one node). `inner` ones are called by compiled code only, and compile in half the time. An `inline` step is copied
+# into its callers: passing ten arrays took as long as the step. A `value` is passed to a loop as a value of one fixed
+# type, so that the loop compiles once.
 _INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-loop = cached(no_cfunc_wrapper=True)
+loop = cached(no_cfunc_wrapper=True, nogil=True)
 step = cached(_nrt=False)
 inner = cached(_nrt=False, **_INNER)
 inline = cached(_nrt=False, inlined=True, **_INNER)

@@ -19,14 +19,21 @@ FARED = ("mean wait", "low", "high", "P90 wait", "mean JCT", "mean bounded slowd
 def by_class(done: pl.DataFrame, blocks: BlockBootstrap) -> dict[str, pl.DataFrame]:
     """Waits, completions and slowdowns of jobs that are done, by several ways to class them."""
     named = _classed(done).with_row_index("row")
+    by_size_of = by_size(done, blocks)
     return {
-        f"by {GPU_REQUEST}": _told(named, blocks, GPU_REQUEST).sort(in_order(GPU_REQUEST)),
+        f"by {GPU_REQUEST}": by_size_of[f"by {GPU_REQUEST}"],
         "by runtime": _told(named, blocks, "runtime").sort("runtime", descending=True),
         "by GPU type": _told(_foremost(named, "GPU type", pl.len()), blocks, "GPU type"),
-        "by gang size": _told(named, blocks, "gang size").sort(in_order("gang size")),
+        "by gang size": by_size_of["by gang size"],
         **{f"by {name}": _told(_foremost(named, name, pl.len()), blocks, name) for name in owners(done)},
         "by user": _told(_foremost(named, "user", pl.col("GPU time").sum()), blocks, "user"),
     }
+
+
+def by_size(done: pl.DataFrame, blocks: BlockBootstrap) -> dict[str, pl.DataFrame]:
+    """Waits, completions and slowdowns of jobs that are done, by GPUs of an instance and by instances."""
+    named = done.select("wait", "jct", "bounded_slowdown", gpu_request(), gang_size()).with_row_index("row")
+    return {f"by {name}": _told(named, blocks, name).sort(in_order(name)) for name in (GPU_REQUEST, "gang size")}
 
 
 def _classed(done: pl.DataFrame) -> pl.DataFrame:
@@ -36,8 +43,6 @@ def _classed(done: pl.DataFrame) -> pl.DataFrame:
         "wait",
         "jct",
         "bounded_slowdown",
-        gpu_request(),
-        gang_size(),
         pl.when(short).then(pl.lit("up to the median")).otherwise(pl.lit("above the median")).alias("runtime"),
         gpu_type(done),
         partitions(),

@@ -115,10 +115,11 @@ class Scoring(NamedTuple):
 
 CLOCK = record(
     "now:f instant running arrived freed listed candidates waiting next_job head shadow_time:f"
-    " renew freed_cpu freed_memory freed_gpu freed_idle freed_types"
+    " renew freed_cpu freed_memory freed_gpu freed_idle freed_types last_job over"
 )
 #   instant: counts them; running, freed, listed, candidates, waiting: lengths of lists; head: the job that blocks the
-#   queue or has the reservation, -1: none; shadow_time: when its reservation starts; freed_*: the most on a freed node
+#   queue or has the reservation, -1: none; shadow_time: when its reservation starts; freed_*: the most on a freed node;
+#   last_job: the loop ends when this one has started, -1: with all jobs; over: it has
 
 # The queue of a kind.
 QUEUE = record("first length slot next previous candidate fit_bound both_bound delays shortest:f")

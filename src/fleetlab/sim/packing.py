@@ -102,7 +102,7 @@ def pack(
     for k, (name, seed) in enumerate((p, s) for p in placements for s in seeds):
         runs.append(study.run(name, seed))
         if progress:
-            progress("runs", k + 1, (k + 1) / (len(placements) * len(seeds)))
+            progress("filling the cluster under each placement", k + 1, (k + 1) / (len(placements) * len(seeds)))
     settings = s.words() | {"placements": list(placements), "seeds": list(seeds), "upto": UPTO}
     return Packing(pl.concat(runs), Provenance("pack", s.workload.source, settings), study.notes)
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Progress, Provenance, Result, Scenario, WorkloadError
-from fleetlab.core.catalog import HOLDERS, METRICS
+from fleetlab.core.catalog import HOLDERS
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
@@ -21,19 +21,22 @@ from fleetlab.core.names import clip
 from fleetlab.core.result import amount
 from fleetlab.core.timeline_figure import TimelineFigure
 from fleetlab.core.words import SITE
-from fleetlab.sim import accounts, estimates, figures, job_classes
-from fleetlab.sim.accounts import DAY, HOUR
+from fleetlab.sim import accounts, figures, job_classes
+from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
+from fleetlab.sim.holdings import Holdings
 from fleetlab.sim.layout import RUNNING, TICK, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.blockers import blockers
+from fleetlab.sim.ledger.heads import queue_heads
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger, ledger_over_time
 from fleetlab.sim.ledger.segments import WaitSegments, wait_segments
 from fleetlab.sim.ledger.waits import seconds_between
+from fleetlab.sim.measures import Measures, blocks_of, per_day
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
-from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Range, Replicates
+from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Replicates
 
 BOUND = 10.0  # seconds: shorter runtimes count as that in a bounded slowdown
 POINTS = 500  # of a timeline, where nobody says how many
@@ -59,7 +62,6 @@ class SimResult(Result):
     prices: Prices = field(default_factory=Prices)
     notes: tuple[str, ...] = ()
     scenario: Scenario | None = None
-    among: NDArray[np.bool_] | None = None  # by job of the workload: means, quantiles and classes are of these only
 
     @classmethod
     def of(
@@ -89,14 +91,14 @@ class SimResult(Result):
         if prices is None:
             said.append(
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
-                "the option prices takes your own"
+                "`prices` takes your own"
             )
         said.append(_start(world, scenario))
         said += _site_notes(scenario, cluster)
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
-        first = "mean wait " + amount(self.summary()[0]) if self._done.height else "no job completed"
+        first = "mean wait " + amount(self.summary()[0]) if self.completed.height else "no job completed"
         left = f", {self.refused.height:,} left out" if self.refused.height else ""
         return f"<SimResult {self.jobs.height:,} jobs, {self._policy + ', ' if self._policy else ''}{first}{left}>"
 
@@ -112,7 +114,7 @@ class SimResult(Result):
         """What was simulated."""
         load = f", load {self.scenario.load:g}" if self.scenario and self.scenario.load != 1 else ""
         nodes = f"{plural(len(self.cluster), 'node')}, {plural(self.cluster.gpus, 'GPU')}"
-        jobs = f"{self._done.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
+        jobs = f"{self.completed.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
         what = f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", ")
         return (what, *self._beside_the_log())
 
@@ -226,6 +228,18 @@ class SimResult(Result):
         all_of = WaitSegments(np.concatenate(begin), np.concatenate(end), np.concatenate(reason)).merged()
         names = pl.Series([REASONS[k] for k in all_of.reason], dtype=pl.String)
         return pl.DataFrame({"begin": all_of.begin, "end": all_of.end}).with_columns(reason=names)
+
+    def queue_heads(self, job: int) -> pl.DataFrame:
+        """Who was at the head of the queue while one job fitted, but waited for a reservation or the head of line.
+
+        `begin` to `end` of each stretch and the `job`, null where that is not measured; `row` tells those apart. Empty
+        where ranks change with time, and under a site's Slurm.
+        """
+        row = self._row(job)
+        rows, begin, end = queue_heads(self.world, self.played, row, wait_segments(self.world, self.played, row))
+        number = self.world.frame["job"].gather(rows)
+        known = pl.select(pl.when(number >= 0).then(number)).to_series()
+        return pl.DataFrame({"job": known, "row": rows, "begin": begin, "end": end})
 
     def blockers(self, job: int) -> pl.DataFrame:
         """Who ran where one job could have run while it waited, one row a run: the most of what it was missing first.
@@ -378,20 +392,24 @@ class SimResult(Result):
         out[:, BY_ELIGIBLE] += seconds_between(submitted, submitted + self._not_eligible[mine], edges)
         return out
 
+    @property
+    def holdings(self) -> Holdings:
+        """What runs held when, as tables that can be stored: usage between any edges of time follows from them."""
+        return Holdings.of(self.world, self.played, self.cluster)
+
     def usage_over_time(self, edges: Floats) -> Usage:
         """What was up and what was allocated from each edge of time to the next, by GPU type."""
         return usage(self.world, self.played, self.cluster, edges)
 
     def cluster_timeline(self, most: int) -> TimelineFigure | None:
         """Return GPUs × time and the queue below it, as a picture of at most so many bytes; None without a GPU."""
-        from fleetlab.sim.tiles.figure import figure, panels
+        from fleetlab.sim.tiles.figure import Clock, figure, panels
         from fleetlab.sim.tiles.timeline import ClusterTimeline
 
         if not self.cluster.gpus or not self.played.stopped:
             return None
         timeline = ClusterTimeline.of(self.world, self.played, self.cluster, self.scenario)
-        epoch = None if self.scenario is None else self.scenario.workload.epoch
-        return figure(timeline, self._policy, epoch, panels(self.world, self.played), most)
+        return figure(timeline, self._policy, Clock.of(self.scenario), panels(self.world, self.played), most)
 
     @cached_property
     def _usage(self) -> Usage:
@@ -409,12 +427,6 @@ class SimResult(Result):
         return self.jobs.filter((pl.col("status") == "done") & ~pl.col("initial"))
 
     @cached_property
-    def _done(self) -> pl.DataFrame:
-        """The jobs that means and quantiles are of."""
-        done = self.completed
-        return done if self.among is None else done.filter(pl.Series(self.among[done["job"].to_numpy()]))
-
-    @cached_property
     def recorded(self) -> pl.DataFrame:
         """Recorded and simulated waits of the jobs that have both, one row a job."""
         done = self.completed.select("job", simulated="wait")
@@ -425,7 +437,7 @@ class SimResult(Result):
 
     def blocks(self, jobs: pl.DataFrame) -> BlockBootstrap:
         """The blocks of time in which some of the jobs were submitted; the same for every run of this workload."""
-        return BlockBootstrap.of_times(jobs["submit"].to_numpy(), self._span)
+        return blocks_of(jobs, 0.0, self._span)
 
     @cached_property
     def _span(self) -> float:
@@ -435,34 +447,18 @@ class SimResult(Result):
         return float(self.scenario.workload.frame["submit"].max() or 0.0)  # type: ignore[arg-type]
 
     @cached_property
-    def _numbers(self) -> dict[str, tuple[Replicates, Range, str]]:
-        """What is estimated: its replicates, the range of possible values, and its unit."""
-        found: dict[str, tuple[Replicates, Range, str]] = {}
-        for metric in METRICS:
-            known = self._done.drop_nulls(metric.column) if metric.column else self._done.clear()
-            if known.height:
-                values = known[metric.column].to_numpy()
-                for name, replicates in estimates.distribution(metric.name, values, self.blocks(known)).items():
-                    found[name] = replicates, (metric.least, math.inf), metric.unit
-        there, allocated = (x.sum(axis=1)[:BLOCKS] for x in self._usage.both)
-        if there.sum():
-            share = BlockBootstrap.of_series(BLOCKS).ratios(100 * allocated, there)
-            found["GPU allocation while jobs arrive"] = share, (0.0, 100.0), "%"
-        users = self._done.group_by("user").agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
-        if users.height > 1:
-            fairness = estimates.fairness(users["bounded_slowdown"].to_numpy())
-            found["Jain index of users' mean bounded slowdown"] = fairness, SHARE, ""
-        return found
+    def _measures(self) -> Measures:
+        """What is estimated of all jobs that completed."""
+        return Measures(self.completed, self._usage, 0.0, self._span)
 
     @property
     def replicates(self) -> dict[str, Replicates]:
         """What the intervals of the summary come from; `paired_difference` compares two runs of the same jobs."""
-        return {name: replicates for name, (replicates, _, _) in self._numbers.items()}
+        return self._measures.replicates
 
     @cached_property
     def _estimates(self) -> list[Estimate]:
-        found = [Estimate(name, *r.interval(within), unit) for name, (r, within, unit) in self._numbers.items()]
-        return [*found, *self._allocation(), *self._accounts()]
+        return [*self._measures.estimates(), *self._allocation(), *self._accounts()]
 
     def summary(self) -> list[Estimate]:
         """How jobs fared, how full the GPUs were, how fair, and what it cost; intervals are from blocks of time.
@@ -514,21 +510,12 @@ class SimResult(Result):
 
     def per_day(self) -> list[Estimate]:
         """GPU-hours, energy and cost per day while jobs arrive: what runs of different span can be compared by."""
-        arriving = float(self._usage.edges[BLOCKS])
-        if not arriving:
-            return []
-        held = self.usage_over_time(np.array([0.0, arriving])).held()
-        totals = {
-            ("GPU-hours allocated", "GPU-h"): sum(held.allocated.values()) / HOUR,
-            ("energy", "kWh"): accounts.energy_kwh(held, self.prices),
-            ("cost", self.prices.unit): accounts.cost(held, self.prices),
-        }
-        return [Estimate.exact(f"{name} per day", x * DAY / arriving, unit) for (name, unit), x in totals.items()]
+        return per_day(self.usage_over_time(np.array([0.0, self._usage.edges[BLOCKS]])), self.prices)
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""
         return {
-            **job_classes.by_class(self._done, self.blocks(self._done)),
+            **job_classes.by_class(self.completed, self.blocks(self.completed)),
             "waiting": job_classes.waiting(self.ledger),
             f"waiting by {GPU_REQUEST}": job_classes.waiting_by_request(self.jobs, self.ledger),
             "allocation": self._by_type(),
@@ -538,9 +525,9 @@ class SimResult(Result):
 
     def figures(self) -> dict[str, Figure]:
         """How waits are spread, how full the GPUs were, how many waited when, and for what; what is nothing is not."""
-        blocks, waiting = self.blocks(self._done), job_classes.waiting(self.ledger)
-        by_request = job_classes.by_class(self._done, blocks)[f"by {GPU_REQUEST}"]
-        return figures.figures(self._done["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
+        blocks, waiting = self.blocks(self.completed), job_classes.waiting(self.ledger)
+        by_request = job_classes.by_class(self.completed, blocks)[f"by {GPU_REQUEST}"]
+        return figures.figures(self.completed["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
         """GPU-hours there and allocated over the whole run, and the share of them while jobs arrive, by GPU type."""

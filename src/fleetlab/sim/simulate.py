@@ -110,8 +110,11 @@ def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None
     return _reference(s, jobs, order, placement, weights, progress) if one is None else one
 
 
-def play_from(s: Scenario, jobs: World, running: Running) -> Played | None:
-    """Run the loop of a scenario on jobs of which the first run already; None where only the quick loops would do."""
+def play_from(s: Scenario, jobs: World, running: Running, last_job: int = -1) -> Played | None:
+    """Run the loop of a scenario on jobs of which the first run already; None where only the quick loops would do.
+
+    It ends when `last_job` has started (-1: with all jobs).
+    """
     if s.scheduler is not None or s.policy.cycle or _moving(s, _queues(s)) or _queues(s) is not None:
         return None
     weights = np.array(s.policy.weights, dtype=np.float64)
@@ -119,7 +122,7 @@ def play_from(s: Scenario, jobs: World, running: Running) -> Played | None:
     rank = _rank(_order(s.policy.order, weights), jobs, weights, s.trace.scheduler)
     if rank == "aging":  # what waits is looked at from now on, but has waited since its submission
         rank = jobs.estimate + jobs.submitted
-    return _quick(s, jobs, rank, placement, running)
+    return _quick(s, jobs, rank, placement, running, last_job)
 
 
 def _moving(s: Scenario, queues: JobQueues | None) -> bool:
@@ -143,7 +146,8 @@ def _reference(
 
     policy, sharing = s.policy, SHARINGS[s.policy.sharing]
     own = not (isinstance(order, str) and isinstance(placement, str))
-    speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
+    profile = s.speed or Speed.default()
+    speeds = speeds_of(profile, sharing.name, jobs, rules=policy.speed_classes) if sharing.needs_speed else None
     with compile_notice():
         return play(
             jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
@@ -191,8 +195,9 @@ def _rank(order: str | Order, jobs: World, weights: Floats, site: Slurm | None) 
 
 
 def _quick(
-    s: Scenario, jobs: World, rank: str | Floats | None, placement: str | Placement, running: Running | None = None
-) -> Played | None:
+    s: Scenario, jobs: World, rank: str | Floats | None, placement: str | Placement, running: Running | None = None,
+    last_job: int = -1,
+) -> Played | None:  # fmt: skip
     """Use the quick loop, where it knows the rules."""
     from fleetlab.sim.engine import play as quick
     from fleetlab.sim.jit import compile_notice
@@ -206,8 +211,9 @@ def _quick(
         return None  # it has one head
     with compile_notice():
         return quick.play(
-            jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until, running=running
-        )
+            jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until, running=running,
+            last_job=last_job,
+        )  # fmt: skip
 
 
 def _fixed_keys(order: Order, jobs: World, weights: Floats, site: Slurm | None) -> Floats:

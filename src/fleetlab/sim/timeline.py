@@ -41,12 +41,12 @@ class Usage:
 
 def usage(world: World, played: Played, cluster: Cluster, edges: Floats) -> Usage:
     """Integrate what is up and what is allocated between edges of time, exactly."""
-    types, column = _types(world, cluster)
+    types, column = gpu_types_of(world, cluster)
     runs = run_table(world, played.runs(world.first))
     out = np.zeros((len(edges) - 1, len(types) + 1))
     allocated_between(runs, column, edges, out)
     up = _up(played, len(world.nodes), edges)
-    gpus = _gpus(world).astype(np.float64)
+    gpus = gpus_of(world).astype(np.float64)
     of_type = [column == k for k in range(len(types))]
     there = np.stack([up[:, mine] @ gpus[mine] for mine in of_type], axis=1) if types else out[:, :0]
     seconds = np.clip(runs.runs.end, edges[0], edges[-1]) - np.clip(runs.runs.begin, edges[0], edges[-1])
@@ -61,13 +61,13 @@ def timeline(world: World, played: Played, cluster: Cluster, times: Floats) -> p
 
     Raises an AssertionError if anything is allocated twice, which no policy can bring about.
     """
-    types, column = _types(world, cluster)
+    types, column = gpu_types_of(world, cluster)
     segments = played.runs(world.first)
     samples = np.zeros((len(times), len(types) + 1, len(SAMPLE)))
     _replay(world, played, cluster, segments, column, times, samples)
     by_type = samples[:, : len(types)] / WHOLE
     whole = np.concatenate([by_type, by_type.sum(axis=1, keepdims=True)], axis=1)
-    gpus = [float(_gpus(world)[column == k].sum()) for k in range(len(types))]
+    gpus = [float(gpus_of(world)[column == k].sum()) for k in range(len(types))]
     names = [*types, ALL]
     frame = pl.DataFrame({"time": np.repeat(times, len(names)), "gpu_type": names * len(times)})
     frame = frame.with_columns(gpus=pl.Series([*gpus, sum(gpus)] * len(times)))
@@ -77,16 +77,17 @@ def timeline(world: World, played: Played, cluster: Cluster, times: Floats) -> p
     return frame.join(queue, on=["time", "gpu_type"], how="left", maintain_order="left")
 
 
-def _gpus(world: World) -> Ints:
+def gpus_of(world: World) -> Ints:
+    """Return the number of GPUs of each node."""
     return world.nodes.end_gpu - world.nodes.first_gpu  # type: ignore[no-any-return]
 
 
-def _types(world: World, cluster: Cluster) -> tuple[list[str], Ints]:
-    """The GPU types by name, and which of them each node has; one more than there are: without GPUs."""
+def gpu_types_of(world: World, cluster: Cluster) -> tuple[list[str], Ints]:
+    """Return the GPU types by name, and which of them each node has; one more than there are: without GPUs."""
     types = sorted(set(cluster.frame["gpu_type"].drop_nulls()))
     column = {name: k for k, name in enumerate(types)}
     names = np.array([column.get(name, len(types)) for name in cluster.frame["gpu_type"]], dtype=np.int64)
-    return types, np.where(_gpus(world) > 0, names, len(types))
+    return types, np.where(gpus_of(world) > 0, names, len(types))
 
 
 def run_table(world: World, segments: Segments) -> RunTable:

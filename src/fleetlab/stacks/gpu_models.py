@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.mig.profiles import BY_NAME as CUTS
+from fleetlab.sharing.mig.models import BY_NAME as CUTS
 from fleetlab.sharing.mig.profiles import MigGpu
 
 
@@ -34,13 +34,18 @@ BY_NAME = {
         GpuModel("V100-16", 16_384, (7, 0)),
         GpuModel("V100-32", 32_768, (7, 0)),
         GpuModel("T4", 15_360, (7, 5)),
+        GpuModel("A30-24", 24_576, (8, 0), ("0x20B710DE",)),
         GpuModel("A10", 23_028, (8, 6)),
         GpuModel("L4", 23_034, (8, 9)),
         GpuModel("L40S", 46_068, (8, 9)),
         GpuModel("A100-40", 40_960, (8, 0), ("0x20B010DE", "0x20B110DE", "0x20F110DE", "0x20F610DE")),
         GpuModel("A100-80", 81_920, (8, 0), ("0x20B210DE", "0x20B510DE", "0x20F310DE", "0x20F510DE")),
         GpuModel("H100-80", 81_559, (9, 0), ("0x233010DE", "0x233110DE", "0x232210DE", "0x232410DE")),
+        GpuModel("H100-94", 95_830, (9, 0), ("0x232110DE",)),  # H100 NVL
+        GpuModel("GH200-96", 97_871, (9, 0), ("0x234210DE",)),
         GpuModel("H200-141", 143_771, (9, 0), ("0x233510DE", "0x233B10DE")),  # the second is the H200 NVL
+        GpuModel("B200-180", 183_359, (10, 0), ("0x290110DE",)),
+        GpuModel("RTX-PRO-6000-96", 97_887, (12, 0), ("0x2BB510DE",)),
     )
 }
 

@@ -8,12 +8,14 @@ Which function answers which question:
 - two runs of the same jobs: `paired_difference` of the replicates of both
 - independent users, applications or measurements: `bootstrap_units`
 - a share of independent trials: `wilson`
+- two means that may be equivalent: `Difference`
 - several answers at once: `bonferroni`, `allowed_misses`, `spent_at_look`
 """
 
 from fleetlab.stats.autocorrelation import design_effect, variance_inflation
 from fleetlab.stats.bootstrap import BLOCKS, BlockBootstrap, Replicates, bootstrap_units, divide, paired_difference
 from fleetlab.stats.comparisons import allowed_misses, bonferroni, spent_at_look
+from fleetlab.stats.equivalence import Difference
 from fleetlab.stats.intervals import (
     ANY,
     CONFIDENCE,
@@ -53,6 +55,7 @@ __all__ = [
     "SLOWDOWN",
     "BlockBootstrap",
     "Change",
+    "Difference",
     "Floats",
     "Interval",
     "Ints",

@@ -13,7 +13,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace, TraceError, Words, WorkloadError
 from fleetlab.core.coverage import Coverage
-from fleetlab.core.durations import duration
+from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import gpu_request
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
@@ -29,7 +29,7 @@ AMOUNTS = {"milli-GPU": "gpu_milli", "milli-CPU": "cpu_milli", "MiB of memory": 
 CHECKS: dict[str, pl.DataType] = {
     "check": pl.String(), "examined": pl.Int64(), "violations": pl.Int64(), "remark": pl.String()
 }  # fmt: skip
-WAITS = ("recorded", "simulated", "difference")
+WAITS = ("recorded wait", "simulated wait", "wait change")
 
 
 class AuditCheck(NamedTuple):
@@ -88,7 +88,7 @@ def audit(
     checks: list[AuditCheck] = []
     for check in _checks(scenario.trace, nodes):
         checks.append(check)
-        progress("checks", len(checks), min(1.0, len(checks) / 10))
+        progress("checking the recorded schedule", len(checks), min(1.0, len(checks) / 10))
     waits, notes = _waits(scenario, nodes)
     if unsized := _listed(scenario.trace, "unsized").height:
         notes += (f"{unsized:,} jobs have a fraction of a GPU of unknown size: they count as one milli-GPU",)
@@ -123,8 +123,8 @@ def _findings(frames: Mapping[str, pl.DataFrame]) -> tuple[str, ...]:
     findings = [f"The recorded schedule has {count:,} violations in {done} checks." if count else
                 f"The recorded schedule is feasible: no violation in {done} checks."]  # fmt: skip
     findings += [
-        f"The mean wait is {duration(row['recorded'])} as recorded and {duration(row['simulated'])} as simulated, "
-        f"of the {row['jobs']:,} jobs that have both."
+        f"The mean wait is {duration(row['recorded wait'])} as recorded and {duration(row['simulated wait'])} as "
+        f"simulated, of the {row['jobs']:,} jobs that have both."
         for row in frames["waits"].filter(pl.col("class") == ALL).iter_rows(named=True)
     ]
     return tuple(findings)
@@ -176,7 +176,7 @@ def _times(jobs: pl.DataFrame) -> AuditCheck:
     early = known.filter(pl.col("start") < pl.col("submit"))
     rows = early.select("job", pl.col("start").alias("from"), pl.col("submit").alias("until"))
     left = jobs.height - known.height
-    remark = f"{left:,} jobs have no start" if left else ""
+    remark = f"{plural(left, 'job')} without a start" if left else ""
     return AuditCheck("no start before submit", known.height, _of_jobs("start before submit", rows), remark)
 
 
@@ -194,7 +194,7 @@ def _pools(ran: pl.DataFrame, without: int, cluster: Cluster) -> Iterator[AuditC
 
     If any set is overcommitted, no placement is feasible; the reverse does not hold.
     """
-    left = [f"{without:,} jobs without a start or an end are left out"] if without else []
+    left = [f"{plural(without, 'job')} without a start or an end not counted"] if without else []
     for what, column in AMOUNTS.items():
         total = int(cluster.frame.select(_capacity(column).sum()).item())
         remarks = [*left, *(["no node has any"] if not total else [])]
@@ -293,7 +293,7 @@ def _waits(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame, t
     schema = {"class": pl.String(), "jobs": pl.Int64()}
     for what in WAITS:
         schema |= {what: pl.Float64(), f"{what} low": pl.Float64(), f"{what} high": pl.Float64()}
-    schema |= {"P90 recorded": pl.Float64(), "P90 simulated": pl.Float64()}
+    schema |= {"P90 recorded wait": pl.Float64(), "P90 simulated wait": pl.Float64()}
     both, notes = _both(scenario, cluster)
     if both is None:
         return pl.DataFrame(schema=schema), notes

@@ -27,15 +27,19 @@ class KubernetesSite:
     cache: Cache
 
     @classmethod
-    def read(cls, path: str | Path, scheduler: str | Path | None = None) -> KubernetesSite:
-        """Read what `kubectl get pods,nodes,pdb -A -o json` wrote, and what kube-scheduler is given with --config."""
+    def read(cls, path: str | Path, scheduler: str | Path | None = None, profile: str | None = None) -> KubernetesSite:
+        """Read what `kubectl get pods,nodes,pdb -A -o json` wrote, and what kube-scheduler is given with --config.
+
+        Of a configuration with several profiles, `profile` names one; otherwise it is the first.
+        """
         snapshot = read_snapshot(Path(path))
         try:
             cache = _cache_of(snapshot)
         except KeyError as e:
             msg = f"{Path(path).name}: a pod is on a node that is not listed: {e.args[0]}"
             raise TraceError(msg, hint=HINT) from None
-        return cls(snapshot, KubeScheduler() if scheduler is None else read_scheduler(Path(scheduler)), cache)
+        rules = KubeScheduler() if scheduler is None else read_scheduler(Path(scheduler), profile)
+        return cls(snapshot, rules, cache)
 
     def scores(self, pod: str) -> pl.DataFrame:
         """The nodes that fit a pod that waits, with what each plugin gives them; kube-scheduler takes one of the best.

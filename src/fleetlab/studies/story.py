@@ -96,13 +96,13 @@ def story(
         except BaseException:  # Ctrl-C too: the description is not needed any more
             stop.set()
             raise
-    progress("page", 0, 0.0)
+    progress("writing the page", 0, 0.0)
     lead = _lead(scenario, part, window, diagnosis, comparison, policies)
     sections: dict[str, Result] = {"the trace": described, "why jobs wait": diagnosis, "policies": comparison}
     synthetic = "Synthetic trace: " if scenario.trace.workload.synthetic else ""
     title = f"{synthetic}why jobs wait, and what would help"
     page = report(sections, out, title=title[0].upper() + title[1:], lead=lead)
-    progress("page", 1, 1.0)
+    progress("writing the page", 1, 1.0)
     return Story(page, lead.notes[0], lead.findings)
 
 

@@ -120,7 +120,7 @@ def _batches(source: SourceFile, intake: Intake, header: dict[str, str]) -> Iter
             raise TraceError(msg, hint="`fleetlab traces` lists what each format expects; `csv` reads any table")
         empty = empty and not text.strip()
         yield intake.validate(numbers, "jobs", source.name, RULES)
-        intake.progress("jobs", intake.rows["jobs"], block.share)
+        intake.progress("reading jobs", intake.rows["jobs"], block.share)
     if empty:
         msg = f"{source.name}: the file is empty"
         raise TraceError(msg, hint="a log has a line of 18 numbers for each job")

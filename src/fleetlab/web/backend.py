@@ -23,7 +23,7 @@ from fleetlab.web.link import Link, words_query
 from fleetlab.web.operations import Operation, Operations
 from fleetlab.web.pace import Pace
 from fleetlab.web.pool import Listener, WorkerPool
-from fleetlab.web.runs import completed_by_both, pack
+from fleetlab.web.runs import completed_by_both, of_part, pack
 from fleetlab.web.traces import TraceNames, builtin_jobs
 from fleetlab.web.uploads import Upload, Uploads
 
@@ -126,25 +126,35 @@ class WhatIfBackend:
         )
 
     async def outcome(
-        self, scenario: Scenario, operation: Operation, listener: Listener | None = None, among: str | None = None
+        self, scenario: Scenario, operation: Operation, listener: Listener | None = None
     ) -> dict[str, Any]:
-        """Simulate one scenario; means and quantiles are of all jobs that complete, or of those `among` them."""
-        key = scenario.key if among is None else f"{scenario.key} {sha256(among.encode()).hexdigest()}"
+        """Simulate one scenario."""
         trace, query = str(scenario.data.name), words_query(scenario)
-        timeline = {} if among is not None else self._timeline(scenario)
-        return await self._request("run", trace, operation, key, listener, query=query, among=among, **timeline)
+        return await self._request(
+            "run", trace, operation, scenario.key, listener, query=query, **self._stored("timeline", scenario),
+            **self._stored("record", scenario),
+        )  # fmt: skip
 
-    def _timeline(self, scenario: Scenario) -> dict[str, Any]:
-        """Return where the timeline of a scenario is stored."""
+    async def _part(self, scenario: Scenario, operation: Operation, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Measure a part of the jobs of a run that was simulated."""
+        trace, query = str(scenario.data.name), words_query(scenario)
+        key = f"{scenario.key} {sha256(json.dumps(part).encode()).hexdigest()}"
+        stored = self._stored("record", scenario)
+        return await self._request("measure", trace, operation, key, query=query, part=part, **stored)
+
+    def _stored(self, what: str, scenario: Scenario) -> dict[str, Any]:
+        """Return where the timeline or the record of a scenario is stored."""
         stored = self.traces.locate(str(scenario.data.name))[0]
         name = sha256(f"{stored} {scenario.key}".encode()).hexdigest()[:32]
-        return {"timelines": str(self.uploads.beside("timelines")), "timeline": name}
+        return {f"{what}s": str(self.uploads.beside(f"{what}s")), what: name}
 
     async def timeline(self, scenario: Scenario, operation: Operation, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a question about the timeline of a run: its rows, a tile, its queue, or jobs at a point."""
         key = f"{scenario.key} {json.dumps(ask, sort_keys=True)}"
         trace, query = str(scenario.data.name), words_query(scenario)
-        return await self._request("timeline", trace, operation, key, query=query, ask=ask, **self._timeline(scenario))
+        return await self._request(
+            "timeline", trace, operation, key, query=query, ask=ask, **self._stored("timeline", scenario)
+        )
 
     async def run(self, link: Link, operation: Operation) -> messages.RunComparison:
         """Compare a scenario with the baseline."""
@@ -158,23 +168,42 @@ class WhatIfBackend:
 
     async def _outcomes(self, link: Link, operation: Operation) -> tuple[dict[str, Any], dict[str, Any]]:
         if link.base == link.now:
-            outcome = await self.outcome(link.now, operation)
-            return outcome, outcome
-        listener = self._early_answer(link, operation)
-        base, now = await _both(self.outcome(link.base, operation), self.outcome(link.now, operation, listener))
-        if base["completed"] == now["completed"]:
+            base = now = await self.outcome(link.now, operation)
+        else:
+            listener = self._early_answer(link, operation)
+            base, now = await _both(self.outcome(link.base, operation), self.outcome(link.now, operation, listener))
+        if base["completed"] == now["completed"] and link.between is None:
             return base, now
-        # A job that only one side ran would change the mean of that side: the same jobs are measured on both.
-        among = pack(completed_by_both(base, now))
-        return await _both(*(self.outcome(s, operation, among=among) for s in (link.base, link.now)))
+        return await self._measured(link, base, now, operation)
+
+    async def _measured(
+        self, link: Link, base: dict[str, Any], now: dict[str, Any], operation: Operation
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Measure the same jobs on both sides: those that completed in both, and were submitted in the time meant.
+
+        A job that only one side ran would change the mean of that side. Rows of jobs are those of the baseline: at
+        another load the same jobs have other times.
+        """
+        part: dict[str, Any] = {"between": None if link.between is None else list(link.between)}
+        if base["completed"] != now["completed"]:
+            part["among"] = pack(completed_by_both(base, now))
+        before = await self._part(link.base, operation, part)
+        measured = of_part(base, before)
+        if link.base == link.now:
+            return measured, measured
+        after = await self._part(link.now, operation, part | {"rows": before["rows"]})
+        return measured, of_part(now, after)
 
     def _key(self, scenario: Scenario) -> str:
         """Return the key under which the outcome is kept."""
         return f"run {self.traces.locate(str(scenario.data.name))[0]} {scenario.key}"
 
     def _early_answer(self, link: Link, operation: Operation) -> Listener:
-        """Return a listener that passes on the numbers as soon as they are known, before figures are drawn."""
-        key = self._key(link.base)
+        """Return a listener that passes on the numbers as soon as they are known, before figures are drawn.
+
+        Those of a part of the jobs are not among them.
+        """
+        key = "" if link.between is not None else self._key(link.base)
 
         def listener(progress: dict[str, Any] | None) -> None:
             message = dict(progress or {})

@@ -14,6 +14,7 @@ import polars as pl
 from fleetlab.core import Estimate, Provenance, SavedResult
 from fleetlab.core.addresses import query_pairs
 from fleetlab.core.catalog import REASONS
+from fleetlab.core.durations import between_text, plural
 from fleetlab.core.result import amount_and_interval
 from fleetlab.stats import LEAST, POSITIVE, Interval, paired_difference
 from fleetlab.studies.requests import NEVER_RUN, left_out
@@ -54,8 +55,9 @@ def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunCompa
         "link": link.query(),
         "title": link.now.title,
         "base_title": link.base.title,
-        "population": _population(base, now),
-        "headline": _headline(link, rows[0], findings),
+        "population": _population(link, base, now),
+        "submitted": _submitted(link, now),
+        "headline": _headline(link, rows[0], findings, _submitted(link, now)),
         "findings": findings,
         "rows": rows,
         "wait_reasons": reasons,
@@ -169,15 +171,28 @@ OTHER_SCHEDULE = (
 VERBS = {"lower": "falls", "higher": "rises"}
 
 
-def _population(base: Outcome, now: Outcome) -> str:
+def _submitted(link: Link, now: Outcome) -> str:
+    """Say when the jobs that are measured were submitted; nothing where all are."""
+    if link.between is None:
+        return ""
+    return f"the {plural(now['jobs'], 'job')} submitted {between_text(*link.between, *now['clock'])}"
+
+
+def _population(link: Link, base: Outcome, now: Outcome) -> str:
     """Say of which jobs the numbers are."""
     both, jobs = int(completed_by_both(base, now).sum()), now["jobs"]
     only = [int(unpack(outcome["completed"], jobs).sum()) - both for outcome in (base, now)]
     covered = now["result"]["coverage"]["line"]
     of = f"{covered} Waits, JCT, slowdown and fairness are of the {both:,} of {jobs:,} jobs that completed"
-    if not any(only):
-        return f"{of}."
-    return f"{of} on both sides; {only[0]:,} completed only in the baseline, {only[1]:,} only in the scenario."
+    if selected := _submitted(link, now):
+        of = f"{covered} Of {selected}, {both:,} completed"
+    sides = (
+        f" on both sides; {only[0]:,} completed only in the baseline, {only[1]:,} only in the scenario"
+        if any(only)
+        else ""
+    )
+    rest = ": waits, JCT, slowdown and fairness are of these, GPU allocation and rates of that time" if selected else ""
+    return f"{of}{sides}{rest}."
 
 
 def _cannot_run(row: MetricRow, base: Outcome, now: Outcome) -> list[str]:
@@ -189,11 +204,14 @@ def _cannot_run(row: MetricRow, base: Outcome, now: Outcome) -> list[str]:
     return [f"{row['now']['text']} of {now['jobs']:,} jobs ({share}) cannot run{beside}."]
 
 
-def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str]) -> str:
+def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str], selected: str) -> str:
     """Return what was changed and what it does, in one sentence: jobs that can no longer run come first."""
     more = (cannot_run["now"]["value"] or 0.0) > (cannot_run["base"]["value"] or 0.0)
     sentence = next((line for line in findings if more or "cannot run" not in line), findings[0])
     sentence = f"{sentence} {OTHER_SCHEDULE}" if OTHER_SCHEDULE in findings else sentence
+    if selected:
+        sentence = f"of {selected}, {sentence[0].lower()}{sentence[1:]}"
+        sentence = sentence if change_of(link) else f"{sentence[0].upper()}{sentence[1:]}"
     what = change_of(link)
     return f"{what}: {sentence[0].lower()}{sentence[1:]}" if what else sentence
 

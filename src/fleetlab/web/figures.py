@@ -14,6 +14,7 @@ from fleetlab.report.draw import ready
 from fleetlab.report.figures import figure, figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.tables import table
+from fleetlab.sim.figures import MINUTE, WAITS, WAITS_SHARE
 
 BEYOND = 1.1  # times as long as jobs arrive: after that, the queue only empties
 ROWS = 60  # of a table in a description
@@ -45,15 +46,33 @@ def description_html(result: Result, *, most: int) -> Markup:
 def comparison_html(base: Mapping[str, Any], now: Mapping[str, Any], how: str) -> Markup:
     """Draw two outcomes on the same axes: over time, and by class of job."""
     both = {NOW: now, BASE: base} if base is not now else {NOW: now}
-    charts = [*_over_time(both), *_by_class(both)]
+    charts = [*_over_time(both), *_waits(both), *_by_class(both)]
     # Keys are counted, never made from names: names are text.
     return joined(
         figure(ready(f), tag("h3", f.title), how, key=f"w{k}") for k, f in enumerate(charts) if f.frame.height
     )
 
 
+def _waits(both: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
+    """Draw how waits are distributed."""
+    frames = [
+        pl.DataFrame(o["distribution"]).select(pl.lit(label).alias("series"), pl.all())
+        for label, o in both.items() if o["distribution"]
+    ]  # fmt: skip
+    if not frames:
+        return
+    frame = pl.concat(frames, how="diagonal")
+    soon = frame.filter(pl.col("x") <= MINUTE).group_by("series", maintain_order=True).agg(pl.col("y").last())
+    alt = "; ".join(f"{label}: {y:.0f} % of the jobs wait a minute or less" for label, y in soon.iter_rows())
+    yield Figure(WAITS, "line", frame, "wait, s", WAITS_SHARE, alt, log_x=True)
+
+
 def _over_time(both: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
+    part = any(o.get("selected") for o in both.values())
     until = BEYOND * max(o["span"] for o in both.values())
+    if part:
+        until = max(o["result"]["tables"]["timeline"][-1]["time"] for o in both.values())
+    since = "the selection begins" if part else "the first submission"
     unit, length = readable_unit(until)
     for column, title in OVER_TIME.items():
         rows = [
@@ -65,7 +84,7 @@ def _over_time(both: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
         frame = pl.DataFrame(rows, schema={"series": pl.String, "x": pl.Float64, "y": pl.Float64})
         most = frame.group_by("series", maintain_order=True).agg(pl.col("y").max())
         alt = "; ".join(f"{label}: at most {y:,.0f} GPUs" for label, y in most.iter_rows())
-        yield Figure(title, "line", frame, f"time since the first submission, {unit}", "GPUs", alt)
+        yield Figure(title, "line", frame, f"time since {since}, {unit}", "GPUs", alt)
 
 
 def _by_class(both: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:

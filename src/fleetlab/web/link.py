@@ -1,6 +1,7 @@
-"""The address of the page: a scenario, the baseline it is compared with, and the runs that were kept.
+"""The address of the page: a scenario, the baseline it is compared with, the runs that were kept, and what is measured.
 
-A scenario is spelled as `Scenario.to_query()` spells it. The page adds `v`, `base`, `keep`, `view` and `job`.
+A scenario is spelled as `Scenario.to_query()` spells it. The page adds `v`, `base`, `keep`, `submitted`, `view` and
+`job`. `submitted=2d..5d` measures the jobs submitted in that time of the log; what is simulated stays the same.
 """
 
 from __future__ import annotations
@@ -12,24 +13,37 @@ from fleetlab.core import WorkloadError
 from fleetlab.core.addresses import query_pairs, query_words
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.scenario import Scenario
+from fleetlab.core.words import WORDS
 from fleetlab.web.traces import DEFAULT_TRACE, check_name
 
 VERSION = "1"
 KEPT = 8  # runs kept beside the baseline
 VIEWS = ("what-if", "advice", "job", "trace")
-OWN = ("v", "trace", "base", "keep", "view", "job")
+OWN = ("v", "trace", "base", "keep", "submitted", "view", "job")
 LONGEST_JOB = 200  # characters of the words that mean a job
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A whole address: the scenario shown, its baseline, the kept runs, the view, and the job that it is of."""
+    """A whole address: the scenario shown, its baseline, the kept runs, the view, and the job that it is of.
+
+    `submitted` is as the word `window` is spelled: seconds of the log, which at another load pass at another rate.
+    """
 
     now: Scenario
     base: Scenario
     kept: tuple[Scenario, ...] = ()
     view: str = VIEWS[0]
     job: str = ""
+    submitted: str = ""
+
+    @property
+    def between(self) -> tuple[float, float] | None:
+        """When the jobs that are measured were submitted, in seconds of the log; None: at any time."""
+        if not self.submitted:
+            return None
+        begin, _, end = self.submitted.partition("..")
+        return float(begin), float(end or "inf")
 
     @classmethod
     def of(cls, query: str) -> Link:
@@ -50,16 +64,31 @@ class Link:
         now = read_scenario(urlencode([pair for pair in pairs if pair[0] not in own]), trace)
         base, *kept = (read_scenario(words, trace) for words in (*(own["base"] or [""]), *own["keep"]))
         view = lookup("view", (own["view"] or [VIEWS[0]])[0], VIEWS, error=WorkloadError)
-        return cls(now, base, tuple(dict.fromkeys(kept)), view, check_job((own["job"] or [""])[0]))
+        job, submitted = ((own[name] or [""])[0] for name in ("job", "submitted"))
+        return cls(now, base, tuple(dict.fromkeys(kept)), view, check_job(job), check_time(submitted))
 
     def query(self) -> str:
         """Return the address that `of` reads."""
         base = [("base", words)] if (words := words_query(self.base)) else []
         kept = [("keep", words_query(scenario)) for scenario in self.kept]
         view = [("view", self.view)] if self.view != VIEWS[0] else []
+        part = [("submitted", self.submitted)] if self.submitted else []
         job = [("job", self.job)] if self.job else []
         own = [("v", VERSION), ("trace", str(self.now.data.name))]
-        return urlencode([*own, *query_pairs(words_query(self.now)), *base, *kept, *view, *job])
+        return urlencode([*own, *query_pairs(words_query(self.now)), *base, *kept, *part, *view, *job])
+
+
+def check_time(words: str) -> str:
+    """Return when jobs were submitted as BEGIN..END in seconds, or say what is wrong with it.
+
+    >>> check_time("1d..36h")
+    '86400..129600'
+    """
+    try:
+        return str(WORDS["window"].read(words))
+    except WorkloadError:
+        msg = f"`submitted` is BEGIN..END, times from the first submission on, not: `{clip(words)}`"
+        raise WorkloadError(msg, hint="submitted=2d..5d, or submitted=2d.. for all from then on") from None
 
 
 def check_job(words: str) -> str:

@@ -63,12 +63,16 @@ class RecordedWait(TypedDict):
 
 
 class RunComparison(TypedDict):
-    """A scenario compared with the baseline, on the jobs that completed in both."""
+    """A scenario compared with the baseline, on the jobs that completed in both.
+
+    `submitted` says which jobs those are of, where only a part of them is measured.
+    """
 
     link: str
     title: str
     base_title: str
     population: str
+    submitted: str
     headline: str
     findings: list[str]
     rows: list[MetricRow]
@@ -194,7 +198,7 @@ class Advice(TypedDict):
 
 
 class FoundJob(TypedDict):
-    """A job that was found: `words` mean it alone; its wait is simulated, in seconds."""
+    """A job that was found: `words` mean it alone; its wait is simulated, in seconds, and `recorded` by the log."""
 
     words: str
     job: int
@@ -203,6 +207,7 @@ class FoundJob(TypedDict):
     group: str | None
     gpus: float
     wait: float
+    recorded: float | None
     reason: str
 
 

@@ -30,8 +30,9 @@ window.fleetlab.oneJob = () => {
 
   // --- several jobs ---
   function candidates(answer) {
-    const cells = (row) => [opener(row.name || `#${row.job}`, row.words), row.user ?? "–", row.group ?? "–", number(row.gpus), duration(row.wait), words(row.reason) || "–"];
-    return part(answer.job ? "Jobs that are meant" : "The longest waits", ["Job", "User", "Group", "GPUs", "Wait", "Main reason"], answer.found.map(cells));
+    const cells = (row) => [opener(row.name || `#${row.job}`, row.words), row.user ?? "–", row.group ?? "–", number(row.gpus), duration(row.wait), ...(told ? [known(row.recorded)] : []), words(row.reason) || "–"];
+    const told = answer.found.some((row) => row.recorded !== null);
+    return part(answer.job ? "Jobs that are meant" : "The longest waits", ["Job", "User", "Group", "GPUs", told ? "Wait, simulated" : "Wait", ...(told ? ["Wait, recorded"] : []), "Main reason"], answer.found.map(cells));
   }
 
   // --- one job ---
@@ -48,10 +49,12 @@ window.fleetlab.oneJob = () => {
   }
   function others(tables, job, meanings) {
     const after = (t) => known(t, (v) => `${duration(v - job.submit)} after it was submitted`);
-    const holders = tables.holders ?? [], passed = tables.overtakers ?? [], near = tables.neighbors ?? [];
+    const holders = tables.holders ?? [], heads = tables.heads ?? [], passed = tables.overtakers ?? [], near = tables.neighbors ?? [];
     return [
       ...part("Who held what it needed", ["Job", "User", "GPUs", "How", "Of its wait", "GPU-hours"],
         holders.map((r) => [called(r), r.user ?? "–", number(r.GPUs), capital(meanings[r["held by"]] ?? r["held by"]), duration(r.wait), number(r["GPU-hours"])]), firstOf(holders, job.counts.holders)),
+      ...part("Who was at the head of the queue while it fitted", ["Job", "User", "GPUs", "Of its wait"],
+        heads.map((r) => [called(r), r.user ?? "–", number(r.GPUs), duration(r.wait)]), firstOf(heads, job.counts.heads)),
       ...part("Who passed it", ["Job", "User", "GPUs", "How", "Started", "GPU-hours"],
         passed.map((r) => [called(r), r.user ?? "–", number(r.GPUs), capital(r.how), after(r.start), number(r["GPU-hours"])]), firstOf(passed, job.counts.overtakers)),
       ...part("Where it ran", ["Node", "GPUs", "Instances", "From", "For"],

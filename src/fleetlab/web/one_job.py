@@ -46,7 +46,7 @@ def _found(result: Candidates, scenario: Scenario) -> list[FoundJob]:
         return {
             "words": words(row["job"], row.get("name")), "job": row["job"], "name": row.get("name"),
             "user": row.get("user"), "group": row.get("group"), "gpus": row["GPUs"], "wait": row["wait"],
-            "reason": row["main reason"] or "",
+            "recorded": row.get("recorded wait"), "reason": row["main reason"] or "",
         }  # fmt: skip
 
     return [found(row) for row in result.frames["jobs"].iter_rows(named=True)]

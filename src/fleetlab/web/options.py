@@ -14,6 +14,7 @@ EXAMPLES = {
     "events": '[{"event":"faults","mtbf":86400,"mttr":600}]',
     "prices": '{"per_gpu_hour":2.5}',
     "until": "7d",
+    "speed_classes": "app:bert=light,other=heavy",
     "latency": "30 or 1 GPU=5/6/9,gang=60",
 }
 # An address cannot name a file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+COMPILING = "compiling a rule that is used for the first time"  # what a process reports while it does
 KEPT = 256  # kinds of work
 QUICK = 0.3  # s: an answer this quick was kept from before, and tells nothing about the work
 # Seconds per job of what was never done yet, on two cores of a server from 2023; the first work of a kind corrects it.

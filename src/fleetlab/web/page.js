@@ -38,8 +38,8 @@
   // --- the address: a scenario is text by option, as the command line has it ---
   let options = null; // what can be chosen
   let opened = null; // the trace: its nodes and notes
-  let state = null; // { trace, view, job, now, base, kept }
-  const OWN = ["v", "trace", "base", "keep", "view", "job"];
+  let state = null; // { trace, view, job, submitted, now, base, kept }
+  const OWN = ["v", "trace", "base", "keep", "submitted", "view", "job"];
   const fresh = () => Object.fromEntries(options.options.map((o) => [o.name, o.default]));
 
   function scenario(params) {
@@ -57,6 +57,7 @@
       trace: params.get("trace") || "builtin:100000:0",
       view: Object.keys(VIEWS).includes(params.get("view")) ? params.get("view") : "what-if",
       job: params.get("job") ?? "",
+      submitted: params.get("submitted") ?? "",
       now: scenario(params),
       base: scenario(new URLSearchParams(params.get("base") || "")),
       kept: params.getAll("keep").slice(0, KEPT).map((query) => scenario(new URLSearchParams(query))),
@@ -65,6 +66,7 @@
   function address(s, { now = s.now, short = false } = {}) {
     const params = new URLSearchParams([["v", "1"], ["trace", s.trace], ...words(now)]);
     if (words(s.base).size) params.append("base", words(s.base));
+    if (s.submitted) params.append("submitted", s.submitted);
     if (!short) {
       for (const kept of s.kept) params.append("keep", words(kept));
       if (s.view !== "what-if") params.append("view", s.view);
@@ -282,6 +284,7 @@
     $("previous").hidden = true;
     window.fleetlab.showTimeline(answer.link, VISITOR);
     $("population").textContent = answer.population;
+    selected(answer.submitted);
     recorded(answer.recorded);
     headline(answer);
     $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, line)));
@@ -289,6 +292,29 @@
     bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
     if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, "No job waits."));
   }
+  // What is measured, where that is a part of the jobs: selected in the timeline, kept from one what-if to the next.
+  function selected(text) {
+    $("selected").hidden = !text;
+    $("selected-text").textContent = `All numbers and figures are of ${text}.`;
+  }
+  function select(submitted) {
+    if (state.submitted === submitted) return;
+    state.submitted = submitted;
+    changed();
+  }
+  // To whole minutes, or finer where the time is short: nobody brushes to the second.
+  const GRAINS = [3600, 600, 60, 10, 1];
+  function selection({ t0, t1 }) {
+    const grain = GRAINS.find((g) => (t1 - t0) / g >= 50) ?? 1;
+    const [begin, end] = [Math.round(t0 / grain) * grain, Math.round(t1 / grain) * grain];
+    return `${begin}..${Math.max(end, begin + grain)}`;
+  }
+  document.addEventListener("timeline-window", ({ detail }) => select(detail ? selection(detail) : ""));
+  document.addEventListener("timeline-job", ({ detail }) => window.fleetlab.page.showJob(`#${detail.job}`));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && state?.submitted && state.view === "what-if" && !event.target.closest("input, select, textarea, .timeline-plots")) select("");
+  });
+  $("unselect").addEventListener("click", () => { select(""); $("main").focus({ preventScroll: true }); });
   // One sentence, also in the title of the tab, and pinned where the controls hide the results.
   function headline(answer) {
     $("headline").textContent = $("pinned-headline").textContent = answer.headline;
@@ -620,7 +646,7 @@
   $("trace").addEventListener("change", () => take($("trace").value));
   async function take(trace) {
     if (trace !== state.trace) {
-      Object.assign(state, { trace, job: "", now: fresh(), base: fresh(), kept: [] });
+      Object.assign(state, { trace, job: "", submitted: "", now: fresh(), base: fresh(), kept: [] });
       record();
     }
     known.clear();
@@ -644,6 +670,7 @@
     const days = of("submissions span");
     $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.nodes.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
       duration(86400 * days), opened.source].join(" · ");
+    $("about").title = $("about").textContent; // a narrow screen cuts it
     settle();
     return true;
   }

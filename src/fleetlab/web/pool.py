@@ -21,6 +21,7 @@ from typing import Any
 from fleetlab.core import FleetlabError
 from fleetlab.web.errors import TookTooLong, TooManyRequests, WorkerEnded
 from fleetlab.web.kept import KeptAnswers, pack
+from fleetlab.web.pace import COMPILING
 
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # requests in the queue
@@ -28,6 +29,7 @@ EACH = 16  # of one visitor
 KEPT = 16 << 20  # bytes of answers in memory
 PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is kept
 READ_IT = "read it with `fleetlab read`, and start the page with --traces FOLDER"
+COMPILATION = 300.0  # s that compiling a rule adds to the time limit of a request: only the first one waits for it
 GRACE = 0.5  # s for a process to stop by itself, with its traces open: a new one takes seconds to start
 
 Listener = Callable[[dict[str, Any] | None], None]
@@ -315,13 +317,13 @@ class WorkerPool:
     async def _answer(self, pending: PendingRequest, worker: PoolWorker, *, starting: bool = False) -> bool:
         pending.worker = worker
         try:
-            async with asyncio.timeout(pending.limit):
+            async with asyncio.timeout(pending.limit) as clock:
                 if starting:
                     await worker.ready()
                     if pending.done.done():
                         return False
                 pending.notify({"what": "started", "count": 0, "fraction": None})
-                message = await worker.request(pending.request, pending.notify)
+                message = await worker.request(pending.request, _with_time_to_compile(pending, clock))
         except TimeoutError:
             msg = f"the computation took more than {pending.limit:g} s and was stopped"
             smaller = "a smaller trace; or `fleetlab web --limit SECONDS`"
@@ -380,6 +382,20 @@ def _first(queues: OrderedDict[str, deque[PendingRequest]], *, fresh: bool) -> P
             queues.move_to_end(visitor)
             return queues[visitor].popleft()
     return None
+
+
+def _with_time_to_compile(pending: PendingRequest, clock: asyncio.Timeout) -> Listener:
+    """Return what passes progress messages on, and moves the time limit once where a rule is compiled."""
+    moved = False
+
+    def listen(message: dict[str, Any] | None) -> None:
+        nonlocal moved
+        if message and message["what"] == COMPILING and not moved:
+            moved = True
+            clock.reschedule((clock.when() or 0.0) + COMPILATION)
+        pending.notify(message)
+
+    return listen
 
 
 def _settle(pending: PendingRequest, answer: dict[str, Any] | Exception) -> None:

@@ -10,7 +10,7 @@ import json
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from fleetlab.core.coverage import Coverage
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import Scenario
 from fleetlab.sim import SimResult, simulate
+from fleetlab.sim.figures import wait_distribution
 from fleetlab.stats import Replicates
 from fleetlab.studies.requests import NEVER_RUN, never_run
 from fleetlab.web.assumed_cluster import MOST_NODES
@@ -32,15 +33,14 @@ def run_scenario(
     scenario: Scenario,
     early: Callable[[dict[str, Any]], None] = lambda _: None,
     *,
-    among: str | None = None,
     progress: Progress = silent,
     simulated: Callable[[SimResult], None] = lambda _: None,
+    measured: Callable[[SimResult], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Simulate a scenario; return its result as `--json` prints it, and what a comparison needs.
 
     `simulated` gets the run before anything is computed of it, `early` the numbers before the tables are made, which
-    take a quarter of the time. With `among`, means and quantiles are of these jobs only (`completed` of two outcomes,
-    by `completed_by_both`).
+    take a quarter of the time, and `measured` the run once they are sent.
     """
     if len(scenario.cluster) > MOST_NODES:
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
@@ -48,8 +48,6 @@ def run_scenario(
     jobs = scenario.workload.frame
     run = simulate(scenario.replace(min_coverage=0.0), progress=progress)  # what cannot run is in the first row
     simulated(run)
-    if among is not None:
-        run = replace(run, among=unpack(among, jobs.height))
     done = run.completed
     gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
     cannot_run = never_run(run.refused)
@@ -62,10 +60,13 @@ def run_scenario(
         "gpu_time_that_cannot_run": _gpu_time(jobs[cannot_run]) / (_gpu_time(jobs) or 1.0),
         "completed": pack(np.isin(jobs["job"].to_numpy(), done["job"].to_numpy(), assume_unique=True)),
         "waits": run.recorded.select(pl.len().alias("jobs"), pl.col("recorded", "simulated").mean()).row(0, named=True),
+        "distribution": _distribution(run),
         "jobs": jobs.height,
+        "clock": [scenario.workload.epoch, scenario.workload.zone],
         "span": float(jobs["submit"].max() or 0.0),  # type: ignore[arg-type]
     }
     early(outcome | {"result": json.loads(as_json(_Numbers(run)))})
+    measured(run)
     return outcome | {"result": json.loads(as_json(run))}
 
 
@@ -81,7 +82,17 @@ def unpack(completed: str, jobs: int) -> NDArray[np.bool_]:
 
 def completed_by_both(base: Mapping[str, Any], now: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return which jobs completed in both outcomes: only of these are waits compared."""
+    if base["jobs"] != now["jobs"]:
+        msg = f"the baseline is of {base['jobs']:,} jobs, and the scenario of {now['jobs']:,}: they cannot be compared"
+        raise WorkloadError(msg, hint="`window` and `censored` choose the jobs: set this scenario as baseline, too")
     return unpack(base["completed"], base["jobs"]) & unpack(now["completed"], now["jobs"])
+
+
+def of_part(outcome: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an outcome whose numbers are those of a part of its jobs, as `records` measures it."""
+    result = outcome["result"]
+    tables = result["tables"] | part["tables"]
+    return {**outcome, **part, "result": result | {"summary": part["summary"], "tables": tables}}
 
 
 def _gpu_time(jobs: pl.DataFrame) -> float:
@@ -115,11 +126,15 @@ class _Numbers(Result):
 
 def _reasons(run: SimResult) -> dict[str, dict[str, Any]]:
     """Return the mean wait per job by reason, where there is any."""
-    rows = slice(None) if run.among is None else run.among[run.jobs["job"].to_numpy()]
-    bootstrap = run.blocks(run.jobs).part(rows)
+    bootstrap = run.blocks(run.jobs)
     columns = zip(REASONS.names, run.ledger.columns[1:], strict=True)
-    seconds = {reason: run.ledger[column].to_numpy()[rows] for reason, column in columns}
+    seconds = {reason: run.ledger[column].to_numpy() for reason, column in columns}
     return {reason: encode(bootstrap.means(values)) for reason, values in seconds.items() if values.any()}
+
+
+def _distribution(run: SimResult) -> list[dict[str, float]]:
+    done = run.completed
+    return wait_distribution(done["wait"].to_numpy(), run.blocks(done)).to_dicts() if done.height else []
 
 
 def encode(replicates: Replicates) -> dict[str, Any]:

@@ -3,6 +3,10 @@
 (() => {
   const { Timeline, inflate } = window.fleetlab;
   let [timeline, shown, asked] = [null, "", 0];
+  const windowed = () => { // in the address: seconds of the log
+    const [from, to] = (new URLSearchParams(location.search).get("submitted") ?? "").split("..");
+    return from ? [Number(from), to ? Number(to) : Infinity] : null;
+  };
 
   const from = (side, link, visitor) => {
     const ask = async (path) => {
@@ -21,8 +25,12 @@
       },
     };
   };
-  // Draw the run of a link; the view and the window stay from one what-if to the next.
-  window.fleetlab.showTimeline = async (link, visitor) => {
+  // Draw the run of a link; the view stays from one what-if to the next, and the window is that of the address.
+  window.fleetlab.showTimeline = async (answered, visitor) => {
+    timeline?.show(windowed());
+    const params = new URLSearchParams(answered);
+    params.delete("submitted"); // it changes what is measured, not the run
+    const link = params.toString();
     if (link === shown) return;
     shown = link;
     const mine = ++asked;
@@ -37,7 +45,8 @@
       }
       if (mine !== asked) return;
       performance.mark("timeline-about");
-      if (timeline) timeline.set(abouts, sources); else { place.replaceChildren(); timeline = new Timeline(place, abouts, sources); }
+      if (timeline) timeline.set(abouts, sources); else { place.replaceChildren(); timeline = new Timeline(place, abouts, sources, { stories: true }); }
+      timeline.show(windowed());
       window.fleetlab.pageTimeline = timeline;
       for (const [k, source] of sources.entries()) {
         const { panels, meanings, planes } = await source.panels();

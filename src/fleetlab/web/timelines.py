@@ -24,7 +24,7 @@ from fleetlab.core import WorkloadError
 from fleetlab.core.names import clip
 from fleetlab.sim import SimResult
 from fleetlab.sim.tiles.categories import Coloring, used_milli
-from fleetlab.sim.tiles.figure import about, packed, panels
+from fleetlab.sim.tiles.figure import Clock, about, packed, panels
 from fleetlab.sim.tiles.rows import RowLevel, Rows
 from fleetlab.sim.tiles.sums import GpuRuns
 from fleetlab.sim.tiles.timeline import ClusterTimeline, Spells, TilePlace, fragmented, job_table
@@ -62,7 +62,7 @@ def save(timeline: ClusterTimeline, head: Mapping[str, Any], folder: Path) -> No
         made.rename(folder)
     except OSError:  # another process was first
         shutil.rmtree(made, ignore_errors=True)
-    _forget_old(folder.parent)
+    forget_old(folder.parent)
 
 
 def _arrays(timeline: ClusterTimeline) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def load(folder: Path) -> ClusterTimeline:
     )
 
 
-def _forget_old(root: Path) -> None:
-    """Delete the timelines that were not used for longest, until the rest is not too large."""
+def forget_old(root: Path) -> None:
+    """Delete the folders that were not used for longest, until the rest is not too large."""
     found = []
     for folder in root.iterdir():
         try:
@@ -133,9 +133,8 @@ def keep(request: Mapping[str, Any], result: SimResult) -> None:
     if (folder / name).exists():
         return
     timeline = ClusterTimeline.of(result.world, result.played, result.cluster, result.scenario, whole=False)
-    epoch = None if result.scenario is None else result.scenario.workload.epoch
     over_time = panels(result.world, result.played, reasons=False)
-    save(timeline, about(timeline, str(request.get("label", "")), epoch, over_time), folder / name)
+    save(timeline, about(timeline, str(request.get("label", "")), Clock.of(result.scenario), over_time), folder / name)
 
 
 def answer(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
@@ -210,7 +209,7 @@ def _panels(request: Mapping[str, Any], channel: Channel, folder: Path) -> dict[
         _open.pop(folder.name, None)
         timeline = _timeline(request, channel, folder)
     over_time = json.loads((folder / "panels.json").read_text())
-    head = about(timeline, "", None, over_time)
+    head = about(timeline, "", Clock(), over_time)
     return {"panels": over_time, "meanings": head["meanings"], "planes": head["planes"]}
 
 

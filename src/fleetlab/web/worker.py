@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fleetlab.core import FleetlabError
+from fleetlab.web.pace import COMPILING
 
 KEPT = 2  # traces in memory
 INTERVAL = 0.1  # s between two progress messages
@@ -81,7 +82,7 @@ class Channel:
                 told = -1
             elif told != self.turn and self.turn:
                 told = self.turn
-                self.send({"what": "compiling a rule that is used for the first time", "count": 0, "fraction": None})
+                self.send({"what": COMPILING, "count": 0, "fraction": None})
 
 
 def open_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def describe_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, An
 
 def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Simulate a scenario."""
-    from fleetlab.web import timelines
+    from fleetlab.web import records, timelines
     from fleetlab.web.runs import run_scenario
 
     scenario, trace = bound(request, channel), _trace(request, channel)
@@ -130,10 +131,23 @@ def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
 
     return timed(
         run_scenario(
-            scenario, early, among=request.get("among"), progress=channel.progress,
+            scenario,
+            early,
+            progress=channel.progress,
             simulated=lambda result: timelines.keep(request, result),
+            measured=lambda result: records.keep(request, result),
         )
-    )  # fmt: skip
+    )
+
+
+def measure(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Measure a part of the jobs of a run."""
+    from fleetlab.core import Prices
+    from fleetlab.web import records
+    from fleetlab.web.link import read_scenario
+
+    prices = read_scenario(request["query"], request["name"]).prices or Prices()
+    return records.open_record(request, channel).measure(records.part_of(request["part"]), prices)
 
 
 def bound(request: Mapping[str, Any], channel: Channel) -> Any:  # noqa: ANN401
@@ -237,6 +251,7 @@ VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {
     "run": run,
     "advise": advise,
     "explain": explain,
+    "measure": measure,
     "timeline": timeline,
     "report": report,
     "preview": preview,

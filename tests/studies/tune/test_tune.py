@@ -201,8 +201,8 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(mixed, tmp_path):
     counted = []
 
     def once(what, done, _):
-        counted.append(done) if what == "trials" else None
-        if what == "trials" and done in (4, 20) and counted.count(done) == 1:
+        counted.append(done) if what == "searching: trials simulated" else None
+        if what == "searching: trials simulated" and done in (4, 20) and counted.count(done) == 1:
             raise Enough
 
     for _ in range(2):
@@ -248,7 +248,7 @@ def test_more_trials_go_on_and_another_question_begins_anew(mixed, tmp_path):
     asked = []
 
     def progress(what, done, _):
-        asked.append(done) if what == "trials" else None
+        asked.append(done) if what == "searching: trials simulated" else None
 
     short = small(mixed, trials=14, store=tmp_path)
     longer = small(mixed, trials=16, store=tmp_path, progress=progress)

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
-from fleetlab.bench.analysis.noise import Measure, ModeRatio
+from fleetlab.bench.analysis.noise import EQUIVALENT, Measure, ModeRatio
 from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.bench.analysis.wording import join_words, percent
 from fleetlab.bench.results.cells import table
@@ -55,15 +55,16 @@ class Advice:
     modes: tuple[str, ...]  # best first
     value: Interval
     margin: ModeRatio  # of the best over the second
-    level: tuple[str, ...]  # modes that do not differ from the best
+    level: tuple[str, ...]  # modes that are not shown to differ from the best
+    equivalent: bool = False  # whether these are shown to be equivalent to it
     mixes: int = 1
 
     @property
     def verdict(self) -> str:
-        """`better` than every other, `no difference` or, from single blocks, `not known`."""
+        """`better` than every other, `no difference` where a test shows equivalence, else `not known`."""
         if self.margin.differ is None:
             return "not known"
-        return "better" if len(self.level) == 1 else "no difference"
+        return "better" if len(self.level) == 1 else "no difference" if self.equivalent else "not known"
 
     def row(self) -> dict[str, Any]:
         """As a table row."""
@@ -86,9 +87,11 @@ class Advice:
         """As a sentence."""
         best, second = mode_name(self.modes[0]), mode_name(self.modes[1])
         if self.verdict == "not known":
-            return f"{best} is ahead of {second}, but with single blocks the difference may be noise"
+            why = "with single blocks" if self.margin.differ is None else "by so few blocks"
+            return f"{best} is ahead of {second}, but {why} the difference may be noise"
         if self.verdict == "no difference":
-            return f"no difference between {join_words([mode_name(mode) for mode in self.level])}"
+            same = join_words([mode_name(mode) for mode in self.level])
+            return f"no difference beyond {100 * EQUIVALENT:g} % between {same}"
         margin = percent(Interval(*(v - 1 for v in self.margin[:3])))
         how = "shorter than with" if self.goal == "latency" else "better than"
         if self.goal == "latency":  # by how much the best is shorter
@@ -111,7 +114,8 @@ def advise(goal: ModeGoal, of: str, mixes: Sequence[str], modes: Sequence[str]) 
     behind = {mode: goal.better(mixes, ranked[0], mode) for mode in ranked[1:]}
     level = [mode for mode, c in behind.items() if not c.differ]
     value = goal.value(ranked[0], mixes[0]) if len(mixes) == 1 else means[ranked[0]]
-    return Advice(of, goal.name, tuple(ranked), value, behind[ranked[1]], (ranked[0], *level), len(mixes))
+    same = all(behind[mode].equivalent for mode in level)
+    return Advice(of, goal.name, tuple(ranked), value, behind[ranked[1]], (ranked[0], *level), same, len(mixes))
 
 
 def by_kind(x: MixMeasures) -> Iterator[Advice]:

@@ -20,6 +20,7 @@ import numpy as np
 from fleetlab.bench.analysis.suite_data import SuiteData
 from fleetlab.stats import CONFIDENCE, Interval, student_quantile
 
+INNER = 2 * CONFIDENCE - 1  # of the interval of two one-sided tests
 FEW = 3  # minimum degrees of freedom of a pool
 
 
@@ -47,6 +48,9 @@ class NoiseSample(NamedTuple):
     value: float
 
 
+EQUIVALENT = 0.05  # relative difference below which two modes are equivalent, if a test shows it
+
+
 class ModeRatio(NamedTuple):
     """Ratio of one mode to another, its interval, and the variation between repetitions of the same cell."""
 
@@ -54,6 +58,13 @@ class ModeRatio(NamedTuple):
     low: float
     high: float
     floor: float
+    inner: tuple[float, float] = (math.nan, math.nan)  # its 90 % interval
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether they are the same within 5 %, by two one-sided tests: the 90 % interval is within that margin."""
+        low, high = self.inner
+        return low > 1 / (1 + EQUIVALENT) and high < 1 + EQUIVALENT
 
     @property
     def differ(self) -> bool | None:
@@ -134,16 +145,16 @@ def sum_variances(parts: Iterable[Spread]) -> Spread:
     return Spread(variance, freedom)
 
 
-def half_width(spread: Spread) -> float:
+def half_width(spread: Spread, confidence: float = CONFIDENCE) -> float:
     """Half width of the interval of a log; NaN if the variance is unknown."""
     if not spread.freedom:
         return math.nan
-    return student_quantile((1 + CONFIDENCE) / 2, max(int(spread.freedom), 1)) * math.sqrt(spread.variance)
+    return student_quantile((1 + confidence) / 2, max(int(spread.freedom), 1)) * math.sqrt(spread.variance)
 
 
-def log_interval(middle: float, spread: Spread) -> Interval:
+def log_interval(middle: float, spread: Spread, confidence: float = CONFIDENCE) -> Interval:
     """Interval of a log, transformed back."""
-    half = half_width(spread)
+    half = half_width(spread, confidence)
     return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 
@@ -220,7 +231,7 @@ class Measure:
     def ratio(self, mix: str, one: str, other: str) -> ModeRatio:
         """Ratio of two modes for the same mix."""
         log, means, blocks = self.apart(mix, one, other)
-        return ModeRatio(*log_interval(log, means), half_width(blocks))
+        return ModeRatio(*log_interval(log, means), half_width(blocks), log_interval(log, means, INNER)[1:])
 
     def mean_of(self, mode: str, mixes: Sequence[str]) -> Interval:
         """Geometric mean over mixes."""
@@ -231,7 +242,8 @@ class Measure:
         each = [self.apart(mix, one, other) for mix in mixes]
         blocks = sum_variances(block.over(len(each) ** 2) for _, _, block in each)
         floor = half_width(blocks) if all(block.freedom for _, _, block in each) else 0.0
-        return ModeRatio(*mean_over_mixes([(log, means) for log, means, _ in each]), floor)
+        logs = [(log, means) for log, means, _ in each]
+        return ModeRatio(*mean_over_mixes(logs), floor, mean_over_mixes(logs, INNER)[1:])
 
 
 def _launch(kind: str) -> bool:
@@ -239,7 +251,7 @@ def _launch(kind: str) -> bool:
     return kind.endswith("launch-bound")
 
 
-def mean_over_mixes(each: Sequence[tuple[float, Spread]]) -> Interval:
+def mean_over_mixes(each: Sequence[tuple[float, Spread]], confidence: float = CONFIDENCE) -> Interval:
     """Geometric mean of mixes, from their logs.
 
     Mixes differ more than blocks: with three or more, the interval is Student's over mixes. With one or two it covers
@@ -247,9 +259,10 @@ def mean_over_mixes(each: Sequence[tuple[float, Spread]]) -> Interval:
     """
     logs, n = np.asarray([log for log, _ in each]), len(each)
     if n > 2:
-        return log_interval(float(logs.mean()), Spread(float(logs.var(ddof=1)) / n, n - 1))
+        return log_interval(float(logs.mean()), Spread(float(logs.var(ddof=1)) / n, n - 1), confidence)
     known = all(spread.freedom for _, spread in each)
-    return log_interval(float(logs.mean()), sum_variances(s.over(n**2) for _, s in each) if known else UNKNOWN)
+    spread = sum_variances(s.over(n**2) for _, s in each) if known else UNKNOWN
+    return log_interval(float(logs.mean()), spread, confidence)
 
 
 def mode_order(mode: str) -> tuple[int, str]:

@@ -78,6 +78,8 @@ def _performance(f: Findings) -> Iterator[str]:
 def _as_much(c: ModeRatio) -> str:
     if c.differ is None:
         return f"{more(c)} throughput, which may be noise: only single blocks were measured"
+    if not c.equivalent:
+        return f"{more(c)} throughput, which may be noise"
     return f"the same throughput ({100 * (c.low - 1):+.1f} to {100 * (c.high - 1):+.1f} %)"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.bench.all_modes.run import all_record
 from fleetlab.bench.analysis.advice import SCHEMA, advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.claims import claim_results, expected_table
 from fleetlab.bench.analysis.costs import cost_table, short_windows
@@ -99,7 +100,13 @@ def analyze(
     f = collect_findings(collect_suites(suites(folder)), price=price, goal=goal, turns=time_slice_record(folder))
     settings = {"card": f.gathered.gpu_name, "price": price, "slo_factor": slo_factor, "slo_ms": slo_ms}
     provenance = Provenance("bench analyze", f"{folder.name}: {', '.join(_plans(f))}", settings)
-    return Analysis(f, _frames(f), provenance, tuple(_notes(f)))
+    return Analysis(f, _frames(f) | _sequence(folder), provenance, tuple(_notes(f)))
+
+
+def _sequence(folder: Path) -> dict[str, pl.DataFrame]:
+    """Modes that the GPU allowed, and stages, of a folder of `bench all`."""
+    record = all_record(folder)
+    return {} if record is None else {name: table(record[name]) for name in ("modes", "stages")}
 
 
 def _plans(f: Findings) -> list[str]:

@@ -132,9 +132,11 @@ def _advice(mix: str, tails: dict[str, Interval], floor: float) -> Advice:
     ranked = sorted(tails, key=lambda mode: tails[mode].value)
     behind = {mode: _longer(tails[mode], tails[ranked[0]], floor) for mode in ranked[1:]}
     level = [mode for mode, c in behind.items() if not c.differ]
-    return Advice(mix, "latency", tuple(ranked), tails[ranked[0]], behind[ranked[1]], (ranked[0], *level))
+    same = all(behind[mode].equivalent for mode in level)
+    return Advice(mix, "latency", tuple(ranked), tails[ranked[0]], behind[ranked[1]], (ranked[0], *level), same)
 
 
 def _longer(one: Interval, other: Interval, floor: float) -> ModeRatio:
     """Ratio of two quantiles, with a conservative interval from the ends of both."""
-    return ModeRatio(one.value / other.value, one.low / other.high, one.high / other.low, floor)
+    low, high = one.low / other.high, one.high / other.low
+    return ModeRatio(one.value / other.value, low, high, floor, (low, high))

@@ -20,11 +20,12 @@ import numpy as np
 from fleetlab.bench.analysis.folders import BASELINE, SuiteFolder
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import Cell, cell_mix, is_open_loop, mix_name
+from fleetlab.sharing.modes import MIG
 
 STARVED = 0.5  # fraction of steps that found the GPU idle: above it the host is the bottleneck
 PART_TIME = 0.9  # utilization alone below which a tenant does not saturate the GPU
 STRESSORS = ("gemm", "hbm", "l2", "h2d")
-SHARE = r"(.*?)((?:[@~!](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: its name, and its limits
+SHARE = r"(.*?)((?:[@~!#](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: its name, and its limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +175,9 @@ def _tenant_names(found: list[SuiteFolder]) -> tuple[TenantNames, list[str]]:
 
 
 def _split(seat: str) -> tuple[str, str]:
-    """Tenant and limits of a seat; all SMs and normal priority are no limits."""
+    """Tenant and limits of a seat: all SMs and normal priority are none, and a MIG instance belongs to the mode."""
     name, share = re.fullmatch(SHARE, seat, re.DOTALL).groups()  # type: ignore[union-attr]
-    return name, re.sub(r"@100(?!\d)|!0(?!\d)", "", share)
+    return name, re.sub(r"@100(?!\d)|!0(?!\d)|#\d+", "", share)
 
 
 def _alone(found: list[SuiteFolder], called: TenantNames) -> tuple[dict[str, list[tuple[Path, float]]], set[str]]:
@@ -185,7 +186,7 @@ def _alone(found: list[SuiteFolder], called: TenantNames) -> tuple[dict[str, lis
         for c in s.cells:
             if c["status"] == "ok" and len(c["tenants"]) == 1 and (rate := c["tenants"][0]["rate"]) > 0:
                 name, share = _split(c["tenants"][0]["seat"])
-                if not share and not is_open_loop(c["tenants"][0]):
+                if not share and not is_open_loop(c["tenants"][0]) and not c["mode"].startswith(MIG):
                     rates[c["mode"] == BASELINE][called[s.path].get(name, name)].append((s.path, rate))
     fallen = set(rates[False]) - set(rates[True])
     return rates[True] | {name: rates[False][name] for name in fallen}, fallen
@@ -234,7 +235,7 @@ def mode_name(mode: str) -> str:
     """Readable name of a mode: `mps@50` is `MPS at 50 %`."""
     name, share = re.fullmatch(SHARE, mode, re.DOTALL).groups()  # type: ignore[union-attr]
     known = {"time-slicing": "time slicing", "mps": "MPS", "mig": "MIG", "one-process": "one process"}
-    label = known.get(name, name)
+    label = f"MIG {name.removeprefix(MIG)}" if name.startswith(MIG) else known.get(name, name)
     percents, memory = re.findall(r"@(\d+)(?![\ds])", share), re.findall(r"~(\d+)", share)
     if sms := re.findall(r"@(\d+)sms", share):
         label += f" with {' and '.join(sms)} SMs each"

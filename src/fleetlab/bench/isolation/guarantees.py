@@ -76,6 +76,8 @@ def _stalls(cells: Sequence[Cell]) -> tuple[str, str]:
     if not known:
         return LOST, "no neighbor survived"
     says = "longest time without a good step: " + ", ".join(f"{kind} {_seconds(gap)}" for kind, gap in known.items())
+    if died := [cell["kind"] for cell in cells if not cell["neighbor"]["survived"]]:
+        says += f"; not counted, because the neighbor died: {_words(died)}"
     return (KEPT if max(known.values()) < SHORT else LOST), says
 
 
@@ -101,6 +103,7 @@ def _performance(cells: Sequence[Cell]) -> tuple[str, str]:
 def _information(cells: Sequence[Cell]) -> tuple[str, str]:
     found = {cell["kind"]: cell["found_share"] for cell in cells}
     says = "of a freed pattern the next tenant found: " + ", ".join(f"{v:.0%} ({kind})" for kind, v in found.items())
+    says += f"; it read {min(cell['read_mib'] for cell in cells) / GIB:.0f} GiB or more"
     return (LOST if any(found.values()) else KEPT), says
 
 

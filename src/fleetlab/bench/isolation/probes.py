@@ -10,7 +10,8 @@ from typing import Any
 
 from fleetlab.bench.isolation.processes import ProbeTenant, TenantNursery
 from fleetlab.bench.isolation.steps import rate_between, read_steps, summarize_steps
-from fleetlab.sharing.modes import Mps, Share, TimeSlicing
+from fleetlab.sharing.modes import Share, SharingMode
+from fleetlab.sharing.share import Worker
 
 STRESSORS = ("gemm", "hbm", "l2", "h2d")
 DUTIES = (0.25, 0.5, 1.0)
@@ -50,7 +51,7 @@ class Probe:
     """One cell: tenants in one mode, which are ended however it is left."""
 
     def __init__(
-        self, nursery: TenantNursery, mode: IsolationMode, on: TimeSlicing | Mps, home: Path, *, device: str
+        self, nursery: TenantNursery, mode: IsolationMode, on: SharingMode, home: Path, *, device: str
     ) -> None:
         self._nursery, self._mode, self._on, self._home, self._device = nursery, mode, on, home, device
         self._env = on.environment(mode.share)
@@ -93,7 +94,8 @@ class Probe:
         ready = [event for tenant in dict.fromkeys(tenants) for event in tenant.events if "pid" in event]
         seen = [{key: e[key] for key in ("part", "sms", "free_mib", "total_mib") if key in e} for e in ready]
         pids = {event["pid"] for event in ready}
-        return {"attached": self._on.attached(pids) == pids, "seen": [one for one in seen if one]}
+        apart = self._on.verify([Worker(self._mode.share, {"pid": pid}) for pid in sorted(pids)])
+        return {"attached": not apart, "seen": [one for one in seen if one]}
 
     # --- faults ------------------------------------------------------------------------------------------------------
 

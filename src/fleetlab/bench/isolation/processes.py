@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fleetlab.bench.workers.process import python_path
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.start import python_path
 
 START = 120.0  # s for the nursery to import PyTorch
 Event = dict[str, Any]

@@ -22,12 +22,14 @@ LIGHT, MEDIUM = 0.37, 0.75  # GPU utilization alone: light below the first, medi
 CLASSES = ("light", "medium", "heavy")
 
 
-def profile(folders: Sequence[Path], *, workloads: Collection[str] = (), classes: bool = False) -> Speed:
+def profile(
+    folders: Sequence[Path], *, workloads: Collection[str] = (), classes: bool = False, keep: Collection[str] = ()
+) -> Speed:
     """Speeds of workloads alone and beside each other, by mode, relative to alone without MPS.
 
     `workloads` selects those in the profile (default: all that were measured beside others, without stressors). With
     `classes` they are grouped as light, medium and heavy by utilization: the speed of a class is the geometric
-    mean over its workloads, and its interval covers all of theirs.
+    mean over its workloads, and its interval covers all of theirs. Workloads of `keep` stay classes of their own.
     """
     observations = read_observations(folders)
     chosen = _chosen(observations, workloads)
@@ -39,10 +41,15 @@ def profile(folders: Sequence[Path], *, workloads: Collection[str] = (), classes
         for work, speed in half_gpu(observations, met).items()
         for beside in (None, *met)
     ]
+    if missing := [work for work in keep if work not in met]:
+        msg = f"not in the profile: {', '.join(missing)}"
+        raise DeviceError(msg, hint=f"there are {', '.join(met)}")
     if classes:
-        rows = list(_by_class(rows, {work: _class(observations.busy[work]) for work in met}))
+        named = {work: work if work in keep else _class(observations.busy[work]) for work in met}
+        rows = list(_by_class(rows, named))
     busy = {work: round(observations.busy[work], 3) for work in met}
     settings = {"folders": sorted(str(folder) for folder in folders), "busy": busy, "classes": classes}
+    settings |= {"keep": sorted(keep)} if keep else {}
     provenance = Provenance("bench profile", observations.device, settings)
     frame = pl.DataFrame(rows, infer_schema_length=None)
     notes = tuple(_notes(observations, met, frame, classes=classes))
@@ -112,8 +119,9 @@ def _by_class(rows: Sequence[Row], classes: dict[str, str]) -> Iterable[Row]:
         beside = row["neighbour"] and classes[row["neighbour"]]
         by.setdefault((row["mode"], classes[row["workload"]], beside), []).append(row)
     for mode in dict.fromkeys(row["mode"] for row in rows):
-        for one in CLASSES:
-            for other in (None, *CLASSES):
+        names = list(dict.fromkeys((*CLASSES, *classes.values())))
+        for one in names:
+            for other in (None, *names):
                 if same := by.get((mode, one, other)):
                     kind = "predicted" if any(row["kind"] == "predicted" for row in same) else "measured"
                     yield _row(mode, one, other, _together(same), kind)

@@ -14,7 +14,8 @@ from fleetlab.bench.profile.reader import read_observations
 from fleetlab.bench.profile.slice_model import GpuSlice, on_slice, stretch_curve
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.mig.profiles import MigGpu, mig_gpu
+from fleetlab.sharing.mig.models import mig_gpu
+from fleetlab.sharing.mig.profiles import MigGpu
 from fleetlab.stats import Interval
 
 HALF = 3  # compute slices: two such instances share a GPU evenly
@@ -41,7 +42,7 @@ class SlicePrediction(Result):
 def predict_slices(folders: Sequence[Path], *, model: str | None = None) -> SlicePrediction:
     """Predict the speed of each workload on each MIG slice of the measured GPU, or of another model."""
     observations = read_observations(folders)
-    cut = _cut(model or observations.device)
+    cut = mig_model(model or observations.device)
     rows = list(_rows(observations, cut))
     if not rows:
         msg = "no workload was measured on fewer SMs"
@@ -58,7 +59,7 @@ def predict_slices(folders: Sequence[Path], *, model: str | None = None) -> Slic
 def half_gpu(seen: Observations, works: Sequence[str]) -> dict[str, Interval]:
     """Speed of each on half a GPU; empty unless all can be predicted and the GPU supports MIG."""
     try:
-        half = next(part for part in _parts(_cut(seen.device)) if part.name.startswith(f"{HALF}g."))
+        half = next(part for part in _parts(mig_model(seen.device)) if part.name.startswith(f"{HALF}g."))
     except DeviceError:
         return {}
     speeds = {work: speed for work in works if (speed := _on(seen, work, half))}
@@ -85,12 +86,13 @@ def _on(seen: Observations, work: str, part: GpuSlice) -> Interval | None:
 
 
 def _parts(cut: MigGpu) -> list[GpuSlice]:
-    whole = max(profile.sms for profile in cut.profiles)
-    return [GpuSlice(p.name, p.sms / whole, p.size / cut.sizes) for p in cut.profiles if not p.media]
+    """Fractions of the whole GPU without MIG: the largest instance of an A100 has 98 of its 108 SMs."""
+    return [GpuSlice(p.name, p.sms / cut.sms, p.size / cut.sizes) for p in cut.profiles if p.plain]
 
 
-def _cut(card: str) -> MigGpu:
+def mig_model(card: str) -> MigGpu:
+    """The MIG profiles of a GPU model, by our name or by that of the driver."""
     try:
-        return mig_gpu(card.replace("NVIDIA ", "").split()[0])
+        return mig_gpu(card)
     except BenchError as e:
         raise DeviceError(str(e), hint=e.hint) from None

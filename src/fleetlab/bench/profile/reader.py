@@ -15,6 +15,7 @@ from fleetlab.bench.analysis.folders import SuiteFolder, suites
 from fleetlab.bench.profile.observations import BASELINE_MODE, TENTHS, Colocation, Observations, RateSample
 from fleetlab.bench.results.cells import Cell
 from fleetlab.core import DeviceError
+from fleetlab.sharing.modes import MIG
 
 CAP = re.compile(r"(?:@(\d+))?(?:~\d+)?")  # limits of a seat: percentage of SMs, which matters here, and memory
 
@@ -28,9 +29,11 @@ def read_observations(folders: Sequence[Path]) -> Observations:
     works = _works(folders_read)
     cells, notes = [], [note for suite in folders_read for note in suite.notes]
     for suite in folders_read:
-        good = [(mode, cell) for cell in suite.cells if (mode := _mode(cell, works))]
+        # Those on MIG instances are compared with predictions elsewhere: `mig_check`.
+        here = [cell for cell in suite.cells if not str(cell["mode"]).startswith(MIG)]
+        good = [(mode, cell) for cell in here if (mode := _mode(cell, works))]
         cells += good
-        notes += _suite_notes(suite, left=sum(bool(c["tenants"]) for c in suite.cells) - len(good))
+        notes += _suite_notes(suite, left=sum(bool(c.get("tenants")) for c in here) - len(good))
     rates: dict[Colocation, list[RateSample]] = defaultdict(list)
     for mode, cell in cells:
         for met, one in _colocations(mode, cell["tenants"]):
@@ -94,10 +97,11 @@ def _colocations(mode: str, tenants: list[Cell]) -> Iterable[tuple[Colocation, R
         same, others = [one for one in tenants if one["tenant"] == name], names.copy()
         others.remove(name)
         log = math.log(sum(one["rate"] for one in same) / len(same))
-        yield Colocation(mode, name, tuple(others)), RateSample(log, _within_window_error(same))
+        yield Colocation(mode, name, tuple(others)), RateSample(log, within_window_error(same))
 
 
-def _within_window_error(same: list[Cell]) -> float:
+def within_window_error(same: list[Cell]) -> float:
+    """Standard error of the logarithm of a rate, from the tenths of its window."""
     tenths = np.array([one["rates"] for one in same if len(one.get("rates", ())) == TENTHS], float)
     if not tenths.size or tenths.mean() <= 0:
         return 0.0

@@ -3,7 +3,8 @@
 A step has a constant part, a part that the SMs take, and a part that memory takes. A slice with a fraction f of the SMs
 and b of the memory bandwidth stretches the second by 1/f and the third by 1/b. The third is the memory utilization of
 the workload alone. In the worst case the three do not overlap; if SMs and memory overlap, the longer one counts
-(roofline). The interval spans both cases.
+(roofline). The interval spans both cases. No step is shorter on a slice than on the whole GPU: no speed, and no limit
+of its interval, is above 1.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def on_slice(stretch: Mapping[float, float], memory: float, part: GpuSlice, busy
     slow = min(sms + memory * (1 / part.memory - 1), max(sms, all_cut))
     fast = max(sms, memory / part.memory)
     value, low, high = (
-        1 / (1 - busy + busy * t) for t in (slow, slow * (1 + ERROR_P90), min(fast, slow) / (1 + ERROR_P90))
+        1 / (1 - busy + busy * max(t, 1.0)) for t in (slow, slow * (1 + ERROR_P90), min(fast, slow) / (1 + ERROR_P90))
     )
     return Interval(value, low, high)
 

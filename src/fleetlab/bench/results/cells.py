@@ -36,7 +36,8 @@ def read_cells(folder: Path) -> tuple[dict[str, Any], list[Cell], bool]:
         lines, cut = whole_lines(read_text(folder / "cells.jsonl"))
         tries = [_checked(json.loads(line)) for line in lines]
     except (OSError, EOFError, ValueError, KeyError, TypeError) as e:
-        msg = f"{folder}: not the results of a suite: {e}"
+        why = f"{Path(e.filename or folder).name}: {e.strerror}" if isinstance(e, OSError) else e
+        msg = f"{folder}: not the results of a suite: {why}"
         raise DeviceError(msg, hint="`fleetlab bench suite PLAN --out FOLDER` makes one") from None
     return about, tries, cut
 

@@ -8,6 +8,7 @@ from typing import Any
 from fleetlab.bench.results.cells import Cell, group_cells, is_open_loop
 from fleetlab.bench.results.latency import MAX_LAG, lag_p99
 from fleetlab.devices.nvml import THROTTLE_REASONS
+from fleetlab.sharing.modes import MIG
 
 MAX_DRIFT, MAX_CPU = 0.03, 0.8
 Checks = Iterable[tuple[str, float, bool]]  # what, value, and whether it failed
@@ -17,7 +18,8 @@ def rows_checks(about: dict[str, Any], cells: Sequence[Cell]) -> Iterable[dict[s
     """One row per check; `worst` is the worst case."""
     all_checks: dict[str, Checks] = {
         f"solo rate within {MAX_DRIFT:.0%} in every block": _solo_drift(cells),
-        "clients attached to MPS": _attached(cells),
+        "clients attached to MPS": _attached(cells, "mps"),
+        "tenants on their MIG instances": _attached(cells, MIG),
         "no throttling by power or temperature": _throttled(cells),
         f"generator lag below {1000 * MAX_LAG:g} ms at P99": _lags(cells),
         f"CPU utilization below {MAX_CPU:.0%}": _cpu(cells, about.get("machine", {}).get("cores")),
@@ -54,9 +56,9 @@ def _solo_drift(cells: Sequence[Cell]) -> Checks:
             yield f"{stage}/{seat}", far, far > MAX_DRIFT
 
 
-def _attached(cells: Sequence[Cell]) -> Checks:
+def _attached(cells: Sequence[Cell], mode: str) -> Checks:
     for c in cells:
-        if c["mode"] == "mps" and c["tenants"] and all("attached" in t for t in c["tenants"]):
+        if c["mode"].startswith(mode) and c["tenants"] and all("attached" in t for t in c["tenants"]):
             apart = sum(not t["attached"] for t in c["tenants"])
             yield c["cell"], apart, apart > 0
 

@@ -11,7 +11,8 @@ from typing import Any, Self
 from fleetlab.bench.arrivals import arrivals
 from fleetlab.bench.plans import BenchCell, Seat, SuitePlan
 from fleetlab.bench.workers.process import TenantWorker, WorkerError
-from fleetlab.sharing.modes import Mps, TimeSlicing
+from fleetlab.sharing.modes import SharingMode
+from fleetlab.sharing.share import Worker
 
 LEAD = 0.25  # s between the request and the common start
 GRACE = 20.0  # s after the end of a window for an answer
@@ -24,7 +25,7 @@ Failure = dict[str, Any]
 class TenantWorkers:
     """One worker per seat, in one mode."""
 
-    def __init__(self, plan: SuitePlan, mode: TimeSlicing | Mps, home: Path, *, device: str, tiny: bool) -> None:
+    def __init__(self, plan: SuitePlan, mode: SharingMode, home: Path, *, device: str, tiny: bool) -> None:
         self._plan, self._mode, self._home = plan, mode, home
         self._device, self._tiny = device, tiny
         self._workers: dict[Seat, TenantWorker] = {}
@@ -94,9 +95,10 @@ class TenantWorkers:
 
     def _prove(self, seats: list[Seat]) -> None:
         """Check that each worker is attached as its mode requires; otherwise it would measure something else."""
-        attached = self._mode.attached({self.about[s]["pid"] for s in seats}) if seats else set()
+        apart = self._mode.verify([Worker(seat.share, self.about[seat]) for seat in seats])
         for seat in seats:
-            self.about[seat]["attached"] = self.about[seat]["pid"] in attached
+            why = apart.get(self.about[seat]["pid"])
+            self.about[seat] |= {"attached": why is None} | ({"apart": why} if why else {})
 
     def _feeding(self, seat: Seat) -> dict[str, Any]:
         """Schedule or pauses of a seat: the same in every cell and mode, so that they are comparable."""

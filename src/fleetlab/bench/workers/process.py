@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fleetlab.devices.start import python_path
+
 
 class WorkerError(Exception):
     """A worker did not answer: `kind` is `died` or `hung`."""
@@ -77,10 +79,3 @@ class TenantWorker:
             self.process.kill()
             self.process.wait()
         self._out.close()
-
-
-def python_path() -> dict[str, str]:
-    """PYTHONPATH with which a worker imports the same package as its parent."""
-    here = str(Path(__file__).parents[3])
-    paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

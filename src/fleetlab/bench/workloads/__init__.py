@@ -34,6 +34,8 @@ BY_NAME = {
     "l2": "stressors:L2",
     "h2d": "stressors:H2d",
 }
+# Work of a user's own in a plan; its settings say what it is.
+OWN = {"command": "own_command:OwnCommand", "callable": "own:OwnFunction"}
 
 
 class BenchWorkload(Protocol):
@@ -66,12 +68,13 @@ def make(name: str, *, tiny: bool = False, **settings: Any) -> BenchWorkload:  #
 
 def workload_class(name: str) -> Any:  # noqa: ANN401
     """Import the class of a workload."""
-    if name not in BY_NAME and ":" not in name:
+    known = BY_NAME | OWN
+    if name not in known and ":" not in name:
         msg = f"unknown workload: `{name}`"
         raise BenchError(msg, hint=f"there are {', '.join(BY_NAME)}; or name your own as module:Class")
-    module, _, of = BY_NAME.get(name, name).partition(":")
+    module, _, of = known.get(name, name).partition(":")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{module}" if name in BY_NAME else module), of)
+        return getattr(importlib.import_module(f"{__name__}.{module}" if name in known else module), of)
     except (ImportError, AttributeError) as e:
         msg = f"{name}: cannot be imported: {e}"
         raise BenchError(msg, hint="PyTorch is part of `pip install fleetlab[bench]`") from e

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from fleetlab.commands.bench import measure, monitor, predict, results, serving
+from fleetlab.commands.bench import measure, monitor, predict, results, serving, slices
 from fleetlab.commands.words import examples, open_desk, version
 
 bench = App(
@@ -14,5 +14,5 @@ bench = App(
     help_format="plaintext",
     version=version,
 )
-for room in (measure, serving, results, monitor, predict):
+for room in (measure, serving, results, monitor, predict, slices):
     open_desk(bench, room.desk)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import App
 
-from fleetlab.bench.options import IsolationOptions, StressOptions, SuiteOptions, WorkloadOptions
-from fleetlab.commands.words import FLAT, Json, examples, talk
+from fleetlab.bench.options import AllOptions, IsolationOptions, StressOptions, SuiteOptions, WorkloadOptions
+from fleetlab.commands.words import FLAT, Json, examples, say_saved, talk
 
 desk = App()
 
@@ -29,6 +29,36 @@ def suite(options: Annotated[SuiteOptions, FLAT], *, json: Json = False) -> None
 
     run_suite(options, progress=talk)
     show(suite_result(options.out), json=json)
+
+
+@desk.command(
+    name="all",
+    help_epilogue=examples(
+        "fleetlab bench all --out measured --minutes 30",
+        "fleetlab bench all --out measured --minutes 20 --stages mine.toml,quick",
+        "fleetlab bench all --out try --stages quick --rehearse",
+    ),
+)
+def all_modes(options: Annotated[AllOptions, FLAT], *, price: float | None = None, json: Json = False) -> None:
+    """Measure all sharing modes that the GPU allows, within a time budget, and write one report.
+
+    Run the same command again to resume. Nothing of the GPU is changed for others, and MPS is stopped however it ends.
+
+    Parameters
+    ----------
+    price
+        Price of a GPU hour, in any currency, for the report.
+    """
+    from fleetlab._screen import show
+    from fleetlab.bench import analysis
+    from fleetlab.bench.all_modes.run import run_all
+    from fleetlab.commands.bench.results import write_analysis
+
+    run_all(options, progress=talk)
+    result = analysis.analyze(options.out, price=price)
+    page = write_analysis(result, options.out / "analysis")
+    show(result, json=json, only=("modes", "stages", "kinds"))
+    say_saved(page)
 
 
 @desk.command(

@@ -1,4 +1,4 @@
-"""Commands that predict from measurements: a speed profile, the mixes of a plan, and speeds on MIG slices."""
+"""Commands that predict from measurements: a speed profile for the simulator, and the mixes of a plan."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,7 @@ desk = App()
     help_epilogue=examples(
         "fleetlab bench profile classes --classes --out mine.json",
         "fleetlab simulate builtin:2000 --sharing mps --speed mine.json",
+        "fleetlab bench profile own classes --classes --keep mine --out mine.json",
         "fleetlab bench profile pairs-ts pairs-mps solo --check",
     )
 )
@@ -25,6 +26,7 @@ def profile(
     out: Path | None = None,
     workloads: str = "",
     classes: Annotated[bool, Parameter(negative=())] = False,
+    keep: str = "",
     check: Annotated[bool, Parameter(negative=())] = False,
     seed: Seed = 0,
     json: Json = False,
@@ -41,6 +43,8 @@ def profile(
         Workloads in the profile, separated by commas (default: all that were measured beside others).
     classes
         Group workloads as light, medium and heavy, by their GPU utilization when alone.
+    keep
+        With --classes: workloads that stay classes of their own, separated by commas, such as your own program.
     check
         Make no profile: predict each measurement from the others, and report the errors.
     seed
@@ -51,35 +55,21 @@ def profile(
     from fleetlab.core.files import may_create
 
     may_create(out)
-    if check and (out or workloads or classes):
-        msg = "--check makes no profile: omit --out, --workloads and --classes"
+    if check and (out or workloads or classes or keep):
+        msg = "--check makes no profile: omit --out, --workloads, --classes and --keep"
+        raise fleetlab.DeviceError(msg)
+    if keep and not classes:
+        msg = "--keep has no effect without --classes: every workload is a class of its own"
         raise fleetlab.DeviceError(msg)
     if check:
         talk("cross-validation over pairs and workloads: some seconds")
         show(room.check(folders, seed=seed), json=json, most=200)
         return
     named = tuple(listed(workloads))
-    made = room.profile(folders, workloads=named, classes=classes)
+    made = room.profile(folders, workloads=named, classes=classes, keep=tuple(listed(keep)))
     if out:
         talk(f"saved: {made.save(out)}")
     show(made, json=json)
-
-
-@desk.command(name="mig", help_epilogue=examples("fleetlab bench mig solo pairs-ts sm-curve --model A100-80"))
-def on_slices(folders: list[Path], /, *, model: str | None = None, json: Json = False) -> None:
-    """Predict the speed of workloads on each MIG slice of a GPU, from runs on fewer SMs. Nothing is measured on MIG.
-
-    Parameters
-    ----------
-    folders
-        Folders of `fleetlab bench suite --out` on one GPU; one must be of the plan sm-curve.
-    model
-        A100-40, A100-80, H100-80 or H200-141 (default: the measured GPU).
-    """
-    from fleetlab._screen import show
-    from fleetlab.bench.profile import predict_slices
-
-    show(predict_slices(folders, model=model), json=json)
 
 
 @desk.command(

@@ -90,12 +90,12 @@ def analyze(
 
     may_create(out, folder=True)
     result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
-    page = _write(result, out or folder / "analysis")
+    page = write_analysis(result, out or folder / "analysis")
     show(result, json=json, only=("kinds", "advice"))
     say_saved(page)
 
 
-def _write(result: "fleetlab.Result", out: Path) -> Path:
+def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
     """Write page, figures, tables and JSON to a folder; return the page."""
     from fleetlab.core import as_json
     from fleetlab.core.files import atomic_write
@@ -106,3 +106,49 @@ def _write(result: "fleetlab.Result", out: Path) -> Path:
     for name, frame in result.tables().items():
         atomic_write(out / "tables" / f"{name}.csv", frame.write_csv().encode())
     return page
+
+
+@desk.command(
+    name="advise",
+    help_epilogue=examples(
+        'fleetlab bench advise measured --mix "train, serve" --goal p99',
+        'fleetlab bench advise measured --mix "resnet-train, 2 resnet-infer" --goal cost --price 3.5 --out advice.html',
+        'fleetlab bench advise measured --mix "light, heavy" --goal throughput --json',
+    ),
+)
+def advise_on(
+    folder: Path,
+    *,
+    mix: str,
+    goal: Literal["throughput", "worst", "p99", "cost", "energy", "isolation"] = "throughput",
+    price: float | None = None,
+    margin: float = 0.05,
+    out: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Advise on a mix: which mode, limits and replicas, by what margin, and when the advice flips.
+
+    Parameters
+    ----------
+    folder
+        Folder of `fleetlab bench suite --out` or `fleetlab bench all --out`, or a folder of such.
+    mix
+        Tenants of the plans by name, a measured command, or classes (light, medium, heavy): "train, 2 serve".
+    goal
+        Total work, the slowest tenant, tail latency, cost or energy of an item, or isolation.
+    price
+        Price of a GPU hour, in any currency: adds the cost of 1,000 items.
+    margin
+        Relative difference below which two modes are equivalent, if a test shows it.
+    out
+        File for the page.
+    """
+    from fleetlab._screen import show
+    from fleetlab.bench.advise import advise
+    from fleetlab.core.files import may_create
+
+    may_create(out)
+    result = advise(folder, mix=mix, goal=goal, price=price, margin=margin)
+    show(result, json=json)
+    if out:
+        say_saved(fleetlab.report(result, out))

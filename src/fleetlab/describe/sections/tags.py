@@ -88,7 +88,7 @@ def _table(view: TraceView, of: str, names: pl.Series) -> pl.DataFrame:
     frame = frame.with_columns((pl.col("GPUs") * pl.col("runtime") / 3600).alias("GPU hours"))
     sums = [pl.col(c).sum() for c in ("instances", "GPUs", "GPU hours")]
     tails = [
-        pl.col(c).quantile(q, "lower").alias(f"{c} P{q * 100:.0f}, s") for c in ("runtime", "wait") for q in (0.5, 0.9)
+        pl.col(c).quantile(q, "linear").alias(f"{c} P{q * 100:.0f}, s") for c in ("runtime", "wait") for q in (0.5, 0.9)
     ]
     table = frame.group_by(of).agg(
         pl.len().alias("jobs"), *sums, pl.col("runtime").count().alias("ended"), *tails,

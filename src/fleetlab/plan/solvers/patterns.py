@@ -98,7 +98,8 @@ def generate(
         values, patterns = _priced(shapes, prices, shapes.problem.weight - room, how)
         new = sum(master.add(pattern) for pattern in patterns)
         result.bound = max(result.bound, _proved(shapes, prices, values))
-        progress("patterns", len(master.patterns), min(0.95, result.bound / best if np.isfinite(best) else 0.5))
+        part = min(0.95, result.bound / best if np.isfinite(best) else 0.5)
+        progress("finding ways to fill a node", len(master.patterns), part)
         result.done, result.clock = not new and not how.gap, time.monotonic() > until
         if result.done or result.clock or result.bound >= best - 1e-6:
             break

@@ -21,6 +21,7 @@ from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal
 from fleetlab.queueing.cluster.pool_fit import PoolFit, fit
 from fleetlab.queueing.cluster.pools import CLASSES, PoolJobs, pools, split
 from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
+from fleetlab.queueing.formulas.output import no_steady_state
 from fleetlab.stats import no_interval
 
 Row = dict[str, Any]
@@ -90,7 +91,7 @@ def model(
     fitted: list[PoolFit] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
         fitted.append(fit(pool, part, span, begins))
-        progress("pools", k + 1, (k + 1) / len(among))
+        progress("fitting a queue to each pool", k + 1, (k + 1) / len(among))
     rows = _rows(fitted, span, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)
@@ -206,7 +207,7 @@ def _summary(fitted: list[PoolFit]) -> list[Estimate]:
 
 def _notes(fitted: list[PoolFit]) -> tuple[str, ...]:
     over = [
-        f"{f.pool.name}: overload (ρ = {f.utilization:.3g}): waits grow without bound"
+        f"{f.pool.name}: {no_steady_state(f.utilization)}: waits grow without bound"
         for f in fitted
         if f.utilization >= 1
     ]

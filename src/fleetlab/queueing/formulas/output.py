@@ -24,9 +24,16 @@ class FormulaOutput:
 
 def stable(rho: float) -> tuple[str, ...]:
     """The note that a queue without end deserves."""
-    if rho < 1:
-        return ()
-    return (f"overload (ρ = {rho:.4g}): the queue grows without bound, waits are infinite",)
+    return () if rho < 1 else (f"{no_steady_state(rho)}: the queue grows without bound",)
+
+
+def no_steady_state(rho: float) -> str:
+    """Say that a load cannot be served.
+
+    >>> no_steady_state(1.1234)
+    'unstable: load 1.12 ≥ 1, no steady state'
+    """
+    return f"unstable: load {rho:.3g} ≥ 1, no steady state"
 
 
 def waits(*, rho: float, wait: float, mean: float, lam: float) -> list[Estimate]:

@@ -23,6 +23,7 @@ INSTANCE = re.compile(r"^\|\s*(\d+)\s+MIG\s+(\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\
 NONE_YET = ("No GPU instances found", "No MIG-enabled devices found", "No MIG-supported devices found")
 
 Command = tuple[str, ...]  # arguments of `nvidia-smi`
+Hold = tuple[int, ...]  # file descriptors of locks that each `nvidia-smi` keeps while it changes the GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def obstacles(one: Gpu) -> Iterator[str]:
 
 def conflicts(one: Gpu) -> Iterator[str]:
     """Parts of an earlier layout that prevent a new one."""
-    if records.read(_name(one.index)) is not None:
+    if records.read(record_name(one.index)) is not None:
         yield f"fleetlab created a layout on GPU {one.index} before: run `fleetlab share mig undo` first"
     elif there := instances(one.index):
         yield f"GPU {one.index} already has instances: {', '.join(f'{i.name} at {i.start}' for i in there)}"
@@ -107,8 +108,13 @@ def conflicts(one: Gpu) -> Iterator[str]:
         yield f"MIG mode of GPU {one.index} is {one.mig}, {one.mig_pending} after a pending reset"
 
 
-def apply(layout: Layout, index: int, *, progress: Progress) -> list[tuple[str, str]]:
-    """Create a layout on a GPU and return its MIG devices. A change that fails is rolled back."""
+def apply(
+    layout: Layout, index: int, *, progress: Progress, hold: Hold = (), temporary: bool = False
+) -> list[tuple[str, str]]:
+    """Create a layout on a GPU and return its MIG devices. A change that fails is rolled back.
+
+    A temporary layout is that of one run: if the run is killed, its guard or the next run undoes it.
+    """
     one = nvidia_smi.gpu(index)
     _refuse_if("make", [*obstacles(one), *conflicts(one)])
     plan = layout_commands(layout, index, on_already=one.mig == "Enabled")
@@ -119,19 +125,19 @@ def apply(layout: Layout, index: int, *, progress: Progress) -> list[tuple[str, 
         "places": list(map(str, layout)),
         "layout": layout_name(layout),
     }
-    records.write(_name(index), record)
+    records.write(record_name(index), record)
     try:
         for command in plan.do:
             progress(command_line(command))
-            nvidia_smi.run_smi(*command)
+            nvidia_smi.run_smi(*command, hold=hold)
             _check_enabled(index)
         return _verify(layout, index)
     except BaseException as e:
-        _roll_back(record, e, progress=progress)
+        _roll_back(record, e, progress=progress, hold=hold)
         raise
 
 
-def undo(index: int, *, progress: Progress) -> None:
+def undo(index: int, *, progress: Progress, hold: Hold = ()) -> None:
     """Restore the GPU to its state before `apply`."""
     record = mig_record(index)
     one = nvidia_smi.gpu(index)
@@ -139,17 +145,17 @@ def undo(index: int, *, progress: Progress) -> None:
         msg = f"GPU {index} is not the one whose layout was changed: {one.uuid}, not {record['uuid']}"
         raise BenchError(msg, hint=f"see `nvidia-smi -L`; the record is in {records.folder()}")
     _refuse_if("undo", list(obstacles(one)))
-    _restore(record, progress=progress)
+    _restore(record, progress=progress, hold=hold)
 
 
 def mig_record(index: int) -> dict[str, Any]:
     """Return the record that `apply` wrote for this GPU."""
-    record = records.read(_name(index))
+    record = records.read(record_name(index))
     if record is None:
         msg = f"fleetlab created no layout on GPU {index}"
         raise BenchError(msg, hint="`fleetlab share mig apply` creates one; layouts of others are not undone")
     if not {"gpu", "uuid", "mig", "places", "layout"} <= record.keys():
-        msg = f"{records.folder() / _name(index)}.json: not a record of a layout"
+        msg = f"{records.folder() / record_name(index)}.json: not a record of a layout"
         raise BenchError(msg, hint="inspect the file")
     return record
 
@@ -172,7 +178,8 @@ def undo_commands(record: dict[str, Any], one: Gpu, there: Sequence[MigInstance]
 # --- apply and roll back ---------------------------------------------------------------------------------------------
 
 
-def _name(index: int) -> str:
+def record_name(index: int) -> str:
+    """Name of the record of a GPU."""
     return f"mig-{index}"
 
 
@@ -211,26 +218,26 @@ def _verify(layout: Layout, index: int) -> list[tuple[str, str]]:
     return parts
 
 
-def _roll_back(record: dict[str, Any], e: BaseException, *, progress: Progress) -> None:
+def _roll_back(record: dict[str, Any], e: BaseException, *, progress: Progress, hold: Hold) -> None:
     progress("rolling back")
     index = record["gpu"]
     try:
         # There were no instances before, so all that exist now are ours, wherever they were placed.
         record = record | {"places": [_place(i.name, i.start) for i in instances(index)]}
-        records.write(_name(index), record)
-        _restore(record, progress=progress)
+        records.write(record_name(index), record)
+        _restore(record, progress=progress, hold=hold)
     except BenchError as worse:
         msg = f"{e or type(e).__name__}; and rolling back failed: {worse}"
         raise BenchError(msg, hint=f"fix the cause, then `fleetlab share mig undo --gpu {index} --really`") from None
 
 
-def _restore(record: dict[str, Any], *, progress: Progress) -> None:
+def _restore(record: dict[str, Any], *, progress: Progress, hold: Hold) -> None:
     index = record["gpu"]
     failed = None
     for command in undo_commands(record, nvidia_smi.gpu(index), instances(index)):
         progress(command_line(command))
         try:
-            nvidia_smi.run_smi(*command)
+            nvidia_smi.run_smi(*command, hold=hold)
         except BenchError as e:
             failed = e
             if "-dci" not in command:  # an instance may have no compute instances; every other step must succeed
@@ -240,4 +247,4 @@ def _restore(record: dict[str, Any], *, progress: Progress) -> None:
         rest = ", ".join(i.name for i in there) or f"MIG {one.mig}, {one.mig_pending} after a reset"
         msg = f"GPU {index} is not restored: {rest}" + (f" ({failed})" if failed else "")
         raise BenchError(msg, hint=(failed and failed.hint) or "run the commands by hand")
-    records.forget(_name(index))
+    records.forget(record_name(index))

@@ -60,8 +60,8 @@ def place(cut: MigGpu, wanted: Sequence[str]) -> Layout:
 
 
 def maximal_layouts(cut: MigGpu) -> list[Layout]:
-    """All layouts to which nothing can be added, by placement, without profiles with media extensions."""
-    every = [Placement(start, p) for p in cut.profiles if not p.media for start in p.starts]
+    """All layouts of profiles without suffix to which nothing can be added, by placement."""
+    every = [Placement(start, p) for p in cut.profiles if p.plain for start in p.starts]
     every.sort(key=lambda one: (one.start, -one.profile.size, -one.profile.slices))
     return [layout for layout in _packed(every, cut) if not _more(layout, every, cut)]
 
@@ -75,7 +75,7 @@ def profile_counts(layout: Layout) -> dict[str, int]:
 def layout_name(layout: Layout) -> str:
     """Format a layout as `parse_layout` reads it.
 
-    >>> from fleetlab.sharing.mig.profiles import mig_gpu
+    >>> from fleetlab.sharing.mig.models import mig_gpu
     >>> layout_name(place(mig_gpu("H200"), ["1g.18gb", "3g.71gb", "1g.18gb"]))
     '3g.71gb,2x1g.18gb'
     """

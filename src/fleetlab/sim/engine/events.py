@@ -14,12 +14,12 @@ from fleetlab.sim.nodes import holds
 
 @inline
 def next_instant(jobs: Jobs, events: Events, until: float) -> bool:
-    """Set the clock to the next completion or arrival; return False if there is none before `until`."""
+    """Set the clock to the next completion or arrival; return False if there is none before `until`, or no need."""
     clock, arrived = events.clock, events.clock.arrived
     now = events.ends[0] if clock.running else np.inf
     if arrived < len(jobs.submit) and jobs.submit[arrived] < now:
         now = jobs.submit[arrived]
-    if now > until or now == np.inf:
+    if now > until or now == np.inf or clock.over:
         return False
     clock.now = now
     clock.instant += 1
@@ -53,6 +53,8 @@ def start(j: int, jobs: Jobs, events: Events, schedule: ScheduleTable) -> None:
     """Start a job that has its nodes."""
     clock = events.clock
     schedule.start[j] = clock.now
+    if j == clock.last_job:
+        clock.over = 1
     push(events.ends, events.running, 0, clock.running, clock.now + jobs.runtime[j], j)
     clock.running += 1
 

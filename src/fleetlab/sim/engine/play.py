@@ -27,11 +27,11 @@ BACKFILLS = ("none", "greedy", "easy")
 
 def play(
     world: World, *, order: str | Floats, backfill: str, placement: str, seed: int = 0, until: float | None = None,
-    running: Running | None = None,
+    running: Running | None = None, last_job: int = -1,
 ) -> Played:  # fmt: skip
     """Play a world by rules that the quick loops know; an order may be given as the rank of each job.
 
-    Its first jobs may be `running` when the loop begins.
+    Its first jobs may be `running` when the loop begins. It ends when `last_job` has started.
     """
     learnt = isinstance(order, str) and ORDERS[order].needs_estimate and world.learners > 0
     keys = ranks(world, order) if isinstance(order, str) else order
@@ -43,6 +43,7 @@ def play(
     resources = resources_of(world, placement, seed, None if running is None else running.now)
     memo = new_memo(code, world.shapes, len(world.nodes), len(world.typical))
     events, schedule = state.new_events(total, len(world.nodes)), state.new_schedule(world.first)
+    events.clock.last_job = last_job
     if running is not None:
         begin_with(running, jobs, events, schedule)
     common = (code, jobs, resources, memo, events)

@@ -81,7 +81,7 @@ def new_schedule(first: Ints) -> ScheduleTable:
 
 def new_events(jobs: int, nodes: int) -> Events:
     """Make tables in which nothing has happened."""
-    clock = table(1, layout.CLOCK, head=-1, shadow_time=np.inf)[0]
+    clock = table(1, layout.CLOCK, head=-1, shadow_time=np.inf, last_job=-1)[0]
     ends, running, freed = np.empty(jobs), np.empty(jobs, dtype=np.int64), np.empty(nodes, dtype=np.int64)
     return Events(clock, ends, running, freed, np.full(nodes, -1, dtype=np.int64))
 

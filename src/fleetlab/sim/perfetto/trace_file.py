@@ -167,7 +167,7 @@ def _packets(content: _Content, file: BinaryIO, progress: Progress) -> None:
         for rows in _chunks(np.flatnonzero(which)):
             file.write(make({name: values[rows] for name, values in columns.items()}))
             done += len(rows)
-            progress("writing the trace", done // 2, done / total)
+            progress("writing the Perfetto trace", done // 2, done / total)
     times = counters.edges(content.result, content.slices)
     for packet in _counters(content, times):
         file.write(packet)

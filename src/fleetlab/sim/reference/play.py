@@ -171,7 +171,7 @@ class _Loop:
             if result != CALL_AGAIN:
                 return
             if progress is not None:
-                progress("simulated", int(clock.finished), int(clock.finished) / jobs)
+                progress("simulating jobs", int(clock.finished), int(clock.finished) / jobs)
 
     def _empty_logs(self) -> None:
         clock, sim = self.sim.clock, self.sim

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Speed, WorkloadError
+from fleetlab.core.names import lookup
+from fleetlab.core.words import OTHER_JOBS
 from fleetlab.sim.layout import WHOLE, Floats, Ints
 from fleetlab.sim.world import World
 
@@ -24,13 +26,19 @@ class Speeds:
     of: Ints  # [jobs]: the class of each
 
 
-def speeds_of(profile: Speed, mode: str, world: World, *, classes: Sequence[str] | pl.Series | None = None) -> Speeds:
+BY_REQUEST = ("light", "medium", "heavy")  # classes that the request of a job tells
+
+
+def speeds_of(
+    profile: Speed, mode: str, world: World, *,
+    classes: Sequence[str] | pl.Series | None = None, rules: Mapping[str, str] | None = None,
+) -> Speeds:  # fmt: skip
     """How jobs of a world slow each other by a profile, in one of its modes.
 
     Next to several neighbours a job is slowed by each in turn: its speed alone times, for each of them, the part of
-    that speed it keeps next to that one. `classes` names the class of each job of the workload; where the profile's
-    classes are light, medium and heavy they may be left out: a job is taken to keep as much of a GPU busy as it asks
-    for.
+    that speed it keeps next to that one. `classes` names the class of each job of the workload, or `rules` those of
+    its apps, users, groups and queues: the first that applies, then `other`. Where the profile has the classes light,
+    medium and heavy, others may be left out: a job is taken to keep as much of a GPU busy as it asks for.
     """
     rows = profile.frame.filter(pl.col("mode").cast(pl.String) == mode)
     names = sorted(set(rows["workload"]))
@@ -43,23 +51,50 @@ def speeds_of(profile: Speed, mode: str, world: World, *, classes: Sequence[str]
         pair = np.ones((len(names), len(names)))
     else:
         pair = np.array([[profile.speed(mode, a, b).value for b in names] for a in names]) / alone[:, None]
-    of = _classes(names, world, classes)
+    of = _classes(names, world, classes) if rules is None else _by_rules(names, world, rules)
     if mode == "mig":  # a profile tells the speed on a slice; who has whole cards is on none: a class of its own
         alone, pair = np.append(alone, 1.0), np.pad(pair, (0, 1), constant_values=1.0)
         of = np.where(world.shapes.milli[world.shape] == WHOLE, len(names), of)
     return Speeds(alone, pair, of)
 
 
+def _by_request(names: list[str], world: World) -> Ints:
+    light, medium, heavy = (names.index(name) for name in BY_REQUEST)
+    requested = world.requested
+    return np.select([requested < LIGHT, requested < MEDIUM], [light, medium], heavy).astype(np.int64)
+
+
+def _by_rules(names: list[str], world: World, rules: Mapping[str, str]) -> Ints:
+    """The class of each job by the first rule that applies to it, else by its request."""
+    for of in rules.values():
+        lookup("class of the speed profile", of, names, error=WorkloadError)
+    of_job = np.full(world.frame.height, -1, dtype=np.int64)
+    for rule, of in rules.items():
+        column, _, value = rule.partition(":")
+        if rule != OTHER_JOBS:
+            has = (world.frame[column].cast(pl.String) == value).fill_null(value=False).to_numpy()
+            if not has.any():
+                known = sorted(world.frame[column].cast(pl.String).drop_nulls().unique())
+                hint = f"the {column}s of the jobs: {', '.join(known[:9])}" + (", …" if len(known) > 9 else "")
+                lookup(column, value, known, error=WorkloadError, hint=hint)
+            of_job[has & (of_job < 0)] = names.index(of)
+    if (missing := of_job < 0).any():
+        if OTHER_JOBS in rules:
+            of_job[missing] = names.index(rules[OTHER_JOBS])
+        elif set(BY_REQUEST) <= set(names):
+            of_job[missing] = _by_request(names, world)[missing]
+        else:
+            msg = f"{missing.sum()} jobs are of no class of the speed profile"
+            raise WorkloadError(msg, hint=f"speed_classes='…,other=CLASS'; classes are {', '.join(names)}")
+    return of_job
+
+
 def _classes(names: list[str], world: World, classes: Sequence[str] | pl.Series | None) -> Ints:
     if classes is None:
-        if set(names) != {"light", "medium", "heavy"}:
+        if not set(BY_REQUEST) <= set(names):
             msg = f"the classes of the profile do not say which job is of which: {', '.join(names)}"
-            raise WorkloadError(msg, hint="pass `classes`: the name of one for each job of the workload")
-        requested = world.requested
-        at = {name: names.index(name) for name in names}
-        return np.select([requested < LIGHT, requested < MEDIUM], [at["light"], at["medium"]], at["heavy"]).astype(
-            np.int64
-        )
+            raise WorkloadError(msg, hint=f"speed_classes='app:NAME={names[0]},other={names[-1]}'")
+        return _by_request(names, world)
     given = pl.Series(classes, dtype=pl.String)
     jobs = world.frame["job"]
     if len(given) <= (jobs.max() or 0) or (unknown := set(given.gather(jobs)) - set(names)):  # type: ignore[operator]

@@ -230,9 +230,10 @@ def _submitters(world: World, site: Site, s: Slurm) -> tuple[list[Submitter], In
     found: dict[tuple[str, str, int, int], int] = {}
     who: list[Submitter] = []
     profile: list[int] = []
-    for (user, account), job in zip(frame.iter_rows(), s.jobs, strict=True):
-        qos = int(job.qos)
-        for p in s.partition_of[job.first_partition : job.first_partition + job.partitions].tolist():
+    columns = (s.jobs[name].tolist() for name in ("qos", "first_partition", "partitions"))
+    named = s.partition_of.tolist()
+    for (user, account), qos, first, count in zip(frame.iter_rows(), *columns, strict=True):
+        for p in named[first : first + count]:
             if (user, account, qos, p) not in found:
                 found[user, account, qos, p] = len(who)
                 queue = site.queues.of(account, user)

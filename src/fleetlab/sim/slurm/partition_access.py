@@ -6,17 +6,34 @@ QOS, or that is above MaxTime or outside the numbers of nodes, is taken and wait
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
 from fleetlab.core.catalog.reasons import CLOSED_PARTITION, REFUSALS
 from fleetlab.core.slurm import Partition
 from fleetlab.core.slurm import Slurm as Site
-from fleetlab.sim.layout import Ints, Record, Records
+from fleetlab.sim.layout import Ints, Records
 from fleetlab.sim.world import World
 
 TAKES_JOBS = ("up", "down")
 REFUSED = REFUSALS.index(CLOSED_PARTITION)
+
+
+class Limited(NamedTuple):
+    """What a partition looks at, of one job; a plain tuple, since fields of records are slow to read."""
+
+    first_partition: int
+    partitions: int
+    qos: int
+    limit: float
+    instances: int
+    distinct: int
+
+
+def _limited(jobs: Records) -> list[Limited]:
+    return [Limited(*values) for values in zip(*(jobs[name].tolist() for name in Limited._fields), strict=True)]
 
 
 def open_partitions(world: World, site: Site, jobs: Records, parts: list[Partition], named: Ints) -> Ints:
@@ -24,7 +41,7 @@ def open_partitions(world: World, site: Site, jobs: Records, parts: list[Partiti
     flags = _flags(site, jobs)
     rows = [
         admits(parts[p], site, account, job) and fits(parts[p], job, mine)
-        for job, account, mine in zip(jobs, _accounts(world), flags, strict=True)
+        for job, account, mine in zip(_limited(jobs), _accounts(world), flags, strict=True)
         for p in named[job.first_partition : job.first_partition + job.partitions]
     ]
     return np.array(rows, dtype=np.int64)
@@ -34,7 +51,7 @@ def refused_at_submission(world: World, site: Site, jobs: Records, parts: list[P
     """Return which jobs no partition takes."""
     flags = _flags(site, jobs)
     refused = np.zeros(len(jobs), np.int64)
-    for t, (job, account, mine) in enumerate(zip(jobs, _accounts(world), flags, strict=True)):
+    for t, (job, account, mine) in enumerate(zip(_limited(jobs), _accounts(world), flags, strict=True)):
         its = [parts[p] for p in named[job.first_partition : job.first_partition + job.partitions]]
         taken = [p.state in TAKES_JOBS for p in its]
         within = [p.state in TAKES_JOBS and admits(p, site, account, job) and fits(p, job, mine) for p in its]
@@ -43,7 +60,7 @@ def refused_at_submission(world: World, site: Site, jobs: Records, parts: list[P
     return refused
 
 
-def admits(part: Partition, site: Site, account: str, job: Record) -> bool:
+def admits(part: Partition, site: Site, account: str, job: Limited) -> bool:
     """Return whether a partition allows a job's account and class of service."""
     qos = site.qos[job.qos].name if job.qos >= 0 else ""
     return (
@@ -54,9 +71,9 @@ def admits(part: Partition, site: Site, account: str, job: Record) -> bool:
     )
 
 
-def fits(part: Partition, job: Record, flags: frozenset[str]) -> bool:
+def fits(part: Partition, job: Limited, flags: frozenset[str]) -> bool:
     """Return whether a job's time limit and number of nodes are within a partition's, or its class lifts them."""
-    nodes = int(job.instances)
+    nodes = job.instances
     return (
         (job.limit <= part.max_time or "partitiontimelimit" in flags)
         and (not job.distinct or nodes <= part.max_nodes or "partitionmaxnodes" in flags)

@@ -17,7 +17,7 @@ from fleetlab.core.slurm import Slurm as Site
 from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
 from fleetlab.sim.layout import RUNNING as RUNS
-from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Record, Records, table
+from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Records, table
 from fleetlab.sim.ledger.rules import Looks
 from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
@@ -72,7 +72,7 @@ def play(
         order, gang_start = np.argsort(s.jobs.submit, kind="stable"), np.zeros(len(s.jobs))
         while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
             if progress is not None:
-                progress("simulated", int(s.clock.finished), (draw + int(s.clock.finished) / len(s.jobs)) / count)
+                progress("simulating jobs", int(s.clock.finished), (draw + int(s.clock.finished) / len(s.jobs)) / count)
         return s
 
     count = draws or max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
@@ -381,8 +381,8 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
     status = np.where(jobs.refused > 0, WAITING, status)
     ran &= jobs.refused == 0
     where, got = np.full(int(world.first[-1]), -1, dtype=np.int64), _ints(int(world.first[-1]))
-    for t in np.flatnonzero(ran):
-        _write_instances(s, jobs[t], where, got)
+    for first, slots, gpus in jobs[["first_slot", "slots", "gpus"]][ran].tolist():
+        _write_instances(s, range(first, first + slots), gpus, where, got)
     stopped = None
     if not ((status == ENDED) | (jobs.refused > 0)).all():
         stopped = last_change(world, s) if until is None else float(until)
@@ -417,12 +417,13 @@ def up_of(nodes: int, outages: Outages) -> Up:
     return Up(node_.astype(np.int64), first, last)
 
 
-def _write_instances(s: Slurm, job: Record, where: Ints, got: Ints) -> None:
-    at = job.first_slot
-    for k in range(at, at + job.slots):
-        left = [bit for bit in range(62) if int(s.slot_gpus[k]) >> bit & 1]
+def _write_instances(s: Slurm, slots: range, gpus: int, where: Ints, got: Ints) -> None:
+    at = slots.start
+    for k in slots:
+        given = int(s.slot_gpus[k])
+        left = [bit for bit in range(given.bit_length()) if given >> bit & 1]
         for _ in range(int(s.slot_count[k])):
-            mine, left = left[: job.gpus], left[job.gpus :]
+            mine, left = left[:gpus], left[gpus:]
             where[at], got[at] = s.slot_node[k], sum(1 << bit for bit in mine)
             at += 1
 

@@ -54,11 +54,13 @@ def _amounts(s: Slurm, accounts: Accounting) -> Floats:
     """Return what jobs count for in limits, with the types of the GPUs that they got last."""
     amounts, of_type = accounts.amounts.copy(), accounts.groups.node_type
     amounts[:, TYPES:] = 0.0
-    for t in np.flatnonzero(~np.isnan(s.jobs.start)):
-        job = s.jobs[t]
-        for k in range(job.first_slot, job.first_slot + job.slots):
-            if of_type[s.slot_node[k]] >= 0:
-                amounts[t, of_type[s.slot_node[k]]] += s.slot_count[k] * job.gpus
+    started = np.flatnonzero(~np.isnan(s.jobs.start))
+    slots = s.jobs.slots[started]
+    job = np.repeat(started, slots)
+    slot = np.repeat(s.jobs.first_slot[started] - np.cumsum(slots) + slots, slots) + np.arange(len(job))
+    kind = of_type[s.slot_node[slot]]
+    named = kind >= 0
+    np.add.at(amounts, (job[named], kind[named]), (s.slot_count[slot] * s.jobs.gpus[job])[named])
     return amounts
 
 

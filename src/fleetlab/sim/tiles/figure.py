@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetlab.core import Scenario
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.timeline_figure import TimelineFigure
@@ -21,6 +22,19 @@ PANEL_BINS = 2048  # of queue and arrivals
 MOST_TILES = 96  # in one page: each takes a few milliseconds
 MOST_RUNS = 40_000  # whose jobs a page can name
 TITLE = "Cluster timeline"
+
+
+class Clock(NamedTuple):
+    """When second 0 of a run is, where the log tells it, and how many seconds of the log one of the run is."""
+
+    epoch: float | None = None
+    zone: str | None = None
+    pace: float = 1.0
+
+    @classmethod
+    def of(cls, scenario: Scenario | None) -> Clock:
+        """Return the clock of a scenario."""
+        return cls() if scenario is None else cls(scenario.workload.epoch, scenario.workload.zone, scenario.load)
 
 
 def panels(world: World, played: Played, *, reasons: bool = True) -> dict[str, Any]:
@@ -46,7 +60,7 @@ def _short(values: Floats) -> list[float]:
     return [float(f"{value:.4g}") for value in values.tolist()]
 
 
-def about(timeline: ClusterTimeline, label: str, epoch: float | None, over_time: dict[str, Any]) -> dict[str, Any]:
+def about(timeline: ClusterTimeline, label: str, clock: Clock, over_time: dict[str, Any]) -> dict[str, Any]:
     """Return what a picture needs to know beside its tiles, as plain values."""
     nodes = timeline.nodes
     types = list(dict.fromkeys(nodes["gpu_type"].fill_null("").to_list()))
@@ -55,7 +69,9 @@ def about(timeline: ClusterTimeline, label: str, epoch: float | None, over_time:
         "label": label,
         "span": timeline.span,
         "arriving": _last(over_time["arrivals"]) * timeline.span / over_time["bins"],
-        "epoch": epoch,
+        "epoch": clock.epoch,
+        "zone": clock.zone,
+        "pace": clock.pace,
         "bins": BINS,
         "rows": ROWS,
         "deepest": timeline.deepest,
@@ -102,9 +118,7 @@ def packed(timeline: ClusterTimeline, place: TilePlace, names: Iterable[str]) ->
     return {name: zlib.compress(plane.tobytes(), 6) if plane.any() else b"" for name, plane in planes.items()}
 
 
-def figure(
-    timeline: ClusterTimeline, label: str, epoch: float | None, over_time: dict[str, Any], most: int
-) -> TimelineFigure:
+def figure(timeline: ClusterTimeline, label: str, clock: Clock, over_time: dict[str, Any], most: int) -> TimelineFigure:
     """Return a timeline that stands alone, with tiles of at most so many bytes: coarse ones first, then finer."""
     tiles: dict[str, bytes] = {}
     held: list[tuple[int, int]] = []
@@ -117,7 +131,7 @@ def figure(
         count -= sum(1 for _ in _places(timeline, level, zoom))
         left -= sum(map(len, more.values()))
         held.append((level, zoom))
-    values = about(timeline, label, epoch, over_time) | {"held": held}
+    values = about(timeline, label, clock, over_time) | {"held": held}
     if len(timeline.runs.begin) <= MOST_RUNS and left > 40 * len(timeline.runs.begin):
         values["jobs"] = named_jobs(timeline)
     return TimelineFigure(TITLE, values, alt(timeline, over_time), tiles)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP
-from fleetlab.sim.layout import Floats, Ints
+from fleetlab.sim.layout import WAITING, Floats, Ints
 from fleetlab.sim.ledger.ledger import ledger_over_time
 from fleetlab.sim.ledger.waits import waits
 from fleetlab.sim.schedule import Played
@@ -50,8 +50,15 @@ def waiting_by_reason(world: World, played: Played, bins: int) -> Floats:
 
 
 def _all_waits(world: World, played: Played) -> list[tuple[Floats, Floats]]:
-    mine = waits(world, played).of(world.frame["job"].to_numpy() >= 0)
-    return [(mine.begin, mine.end), *_outside(world, played)]
+    measured = world.frame["job"].to_numpy() >= 0
+    if played.segments is not None:  # some ran more than once, and waited again between
+        mine = waits(world, played).of(measured)
+        return [(mine.begin, mine.end), *_outside(world, played)]
+    # One wait a job: nothing needs to be sorted, which would take most of the time.
+    ran = ~np.isnan(played.start)
+    end = np.where(ran, played.start, played.stopped)
+    rows = np.flatnonzero(measured & (ran | (played.status == WAITING)) & (end > world.eligible))
+    return [(world.eligible[rows], end[rows]), *_outside(world, played)]
 
 
 def _outside(world: World, played: Played) -> list[tuple[Floats, Floats]]:

@@ -136,7 +136,8 @@ def _scale(scenario: Scenario, pool: ScaledPool, goal: ScalingGoal, progress: Pr
 
     def count(result: ReplayResult) -> ReplayResult:
         done.append(result)
-        progress("replays", len(done), 1 - 0.95 ** len(done))  # their number is not known in advance
+        # How many there will be is not known.
+        progress("replaying demand with nodes added and removed", len(done), 1 - 0.95 ** len(done))
         return result
 
     expected = _forecasts(replay, goal.models)

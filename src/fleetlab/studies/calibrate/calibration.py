@@ -93,7 +93,7 @@ def calibrate(
     jobs = int(fit * len(log))
     if evidence.obstacle() or min(log.known[:jobs].sum(), log.known[jobs:].sum()) < LEAST:
         return _statement(provenance, log, evidence, scenario.coverage)
-    progress("simulations", 0, 0.0)
+    progress("simulating the log under other settings", 0, 0.0)
     as_given = simulate(given)
     before = starts_of(as_given.world, as_given.played, len(log))
     evidence = replace(evidence, simulated=int((before - log.submit > LONG).sum()))

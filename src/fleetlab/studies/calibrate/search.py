@@ -93,7 +93,8 @@ def _counter(progress: Progress) -> Any:  # noqa: ANN401  a function without arg
 
     def done() -> None:
         count[0] += 1
-        progress("simulations", count[0], 1 - 0.98 ** count[0])  # how many there will be is not known
+        # How many there will be is not known.
+        progress("simulating the log under other settings", count[0], 1 - 0.98 ** count[0])
 
     return done
 

@@ -110,7 +110,8 @@ class _CapacitySearch:
 
             def done(count: int) -> None:
                 before[0] = start + count
-                progress("sizes", start + count, 1 - 0.9 ** (start + count))  # how many there will be is not known
+                # How many there will be is not known.
+                progress("simulating clusters of other sizes", start + count, 1 - 0.9 ** (start + count))
 
             results = run_calls(f"{sizes.__name__}:measure", calls, workers=workers, done=done)
             return [_point(size, results[i * each : (i + 1) * each], self.goal) for i, size in enumerate(wanted)]

@@ -47,14 +47,14 @@ class Runs:
     def of(cls, scenarios: Mapping[str, Scenario], *, workers: int | None, progress: Progress) -> Runs:
         """Simulate each scenario."""
         base = next(iter(scenarios.values()))
-        progress("policies", 0, 0.0)
+        progress("simulating policies", 0, 0.0)
         # Reservations take several times as long to simulate: started last, one core would be left waiting for them.
         order = sorted(scenarios, key=lambda name: not BACKFILLS[scenarios[name].policy.backfill].reserves)
         arrays = run_calls(
             f"{__name__}:measure",
             [Call(scenarios[name], {}) for name in order],
             workers=process_count(base.trace.workload.instances, workers),
-            done=lambda count: progress("policies", count, count / len(order)),
+            done=lambda count: progress("simulating policies", count, count / len(order)),
         )
         by_name = dict(zip(order, arrays, strict=True))
         results = {name: by_name[name] for name in scenarios}

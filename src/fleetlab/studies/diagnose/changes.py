@@ -214,7 +214,7 @@ DEFAULT = (*(name for name in CHANGES if name != "nothing"), SHARING, NODES)
 
 def _sharing(scenario: Scenario) -> WhatIf:
     exclusive = scenario.policy.sharing == "exclusive"
-    words = {"sharing": "fractional" if exclusive else "exclusive", "speed": None}
+    words = {"sharing": "fractional" if exclusive else "exclusive", "speed": None, "speed_classes": None}
     action = "let jobs that request a fraction share a GPU" if exclusive else "none: it shows the value of sharing"
     return WhatIf(
         SHARING, "fractional GPU sharing" if exclusive else "no GPU sharing", action, "a setting",
@@ -229,9 +229,12 @@ def _more(gpu_type: str, cluster: Cluster) -> WhatIf:
     count = max(1, round(MORE * there))
     edit = f"{name} +{count}".strip()
     added = cluster.with_nodes(edit).gpus - cluster.gpus
-    nodes = plural(count, f"more {gpu_type} node")
+    # A partition may be called `down`: "1 more down node" would be one that does not run.
+    is_partition = gpu_type != CPU_ONLY and gpu_type not in cluster.frame["gpu_type"]
+    of, kind = (f" of partition {gpu_type}", "") if is_partition else ("", f"{gpu_type} ")
+    nodes = plural(count, f"more {kind}node") + of
     share = f"{100 * count / there:.0f} %"  # of few nodes, one is more than a tenth
-    title = f"{share} more {gpu_type} nodes" if share == f"{100 * MORE:.0f} %" else f"{nodes} (+{share})"
+    title = f"{share} more {kind}nodes{of}" if share == f"{100 * MORE:.0f} %" else f"{nodes} (+{share})"
     return WhatIf(
         f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}", f"{nodes}, {plural(added, 'GPU')}",
         ("gpu", "gpu_type", "partition"), lambda _: "",

@@ -72,11 +72,11 @@ def diagnose(
         prices.gpu_hour(name)  # a missing price is refused before the work begins
     chosen = chosen_changes(changes, scenario)
     skipped = {c.title: why for c in chosen if (why := c.skip(scenario))}
-    progress("baseline", 0, 0.0)
+    progress("simulating the scenario as it is", 0, 0.0)
     result = simulate(scenario)
     if ledger.completed(result).is_empty():
         raise _refusal(result, scenario)
-    progress("baseline", 1, 1.0)
+    progress("simulating the scenario as it is", 1, 1.0)
     tried = [c for c in chosen if c.title not in skipped]
     outcomes = simulate_changes(result, scenario, tried, workers=workers, progress=progress)
     settings = scenario.words() | {"changes": [c.name for c in chosen]}
@@ -166,7 +166,7 @@ def _notes(
         "open problems are those of the PAI trace (Weng et al., MLaaS in the Wild, NSDI 2022)",
     ]
     if any(name.startswith(NODES) for name in names):
-        unit = "in the currency of the prices" if scenario.prices else "1 per GPU-hour, or by the option prices"
+        unit = "in the currency of the prices" if scenario.prices else "1 per GPU-hour, or by `prices`"
         notes.append(f"added GPU-hours: of the added nodes, while jobs arrive; added cost: {unit}")
     gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
     if "fragmentation" in names and max(gpus) > LARGEST:

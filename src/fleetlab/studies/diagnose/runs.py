@@ -38,7 +38,7 @@ def simulate_changes(
         f"{__name__}:measure",
         [Call(_only_what_ran(result, scenario), {"change": c.name}) for c in changes],
         workers=process_count(scenario.workload.instances, workers),
-        done=lambda count: progress("changes", count, count / len(changes)),
+        done=lambda count: progress("simulating changes, one at a time", count, count / len(changes)),
     )
     jobs = completed(result)["job"].to_numpy()
     return [

@@ -1,23 +1,34 @@
 """Intervals that held for earlier asks: as much wider, or narrower, as those turned out to need.
 
-Conformalized quantile regression (Romano, Patterson and Candès 2019), walking forward: an ask knows the asks before it
-and those of their outcomes that were known by then. Times are compared on the scale log(1 + seconds/10), so that a
-start a minute off counts for a wait of minutes and not for one of a day; below 0 s nothing is possible. Each side is
-widened by itself.
+Walking forward, an ask knows the asks before it and what had become of them by then. How far a start was from the
+median is measured in spreads of that answer, on the scale log(1 + seconds/10): a minute counts for a wait of minutes
+and not for one of a day. An answer's quantiles are put where so many of the earlier asks say: split conformal
+prediction with a normalized score (Lei et al. 2018). A job that has not started yet counts as far as it has waited, by
+Kaplan and Meier's estimate: to leave it out would make waits too short. Of many asks the latest count, so that the
+correction follows the log as its load changes; some more count as if they had turned out as replays say.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
-from fleetlab.core.censoring import Floats
+from fleetlab.core.censoring import Bools, Floats, product_limit
 from fleetlab.studies.eta.replay import LEVELS
 
 SCALE = 10.0  # s
+FLOOR = 0.1  # the least spread of an answer: 1 s of a wait of seconds, a tenth of a long one
 ENOUGH = 20  # earlier asks whose outcome is known: with fewer, intervals stay as they are
-RECENT = 300  # earlier asks that count, the latest
+RECENT = 200  # earlier asks that count, the latest
+PRIOR = 20  # asks that count as if they had turned out as replays say: few others move quantiles little
+FARTHEST = 4.0  # spreads that a quantile is put from the median: on logarithms, more would be any time at all
+OUTER = 0.75  # share of the misses below which the tail does not begin
+MIDDLE = len(LEVELS) // 2
+WANTED = np.array(LEVELS)
+# In spreads of an answer, its P10 is at -1, its median at 0 and its P90 at 1.
+AS_SAID = np.array([NormalDist().inv_cdf((k + 0.5) / PRIOR) / NormalDist().inv_cdf(0.9) for k in range(PRIOR)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +37,45 @@ class Asks:
 
     at: Floats
     answer: Floats  # [asks, levels]: seconds to the start
-    truth: Floats  # seconds to the start
+    truth: Floats  # seconds to the start; inf: nobody knows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Correction:
+    """Where quantiles are put, in spreads from the median of an answer; None: they stay where they are."""
+
+    miss: Floats | None
+    asks: int  # that say so
+
+    def apply(self, answer: Floats) -> Floats:
+        """Return the quantiles of an answer as they should be. What starts at once in all replays does so."""
+        if self.miss is None or answer[-1] <= 0 or not np.isfinite(answer[:-1]).all():
+            return answer
+        middle, down, up = _spreads(answer)
+        put = middle + self.miss * np.where(self.miss > 0, up, down)
+        return np.asarray(np.maximum.accumulate(np.expm1(np.maximum(put, 0.0)) * SCALE))
+
+    def spread(self, seconds: Floats, answer: Floats) -> Floats:
+        """Return replays moved to where these quantiles of theirs are, on the scale of logarithms, in order of time."""
+        ordered = np.sort(seconds)
+        if self.miss is None or not np.isfinite(answer).all() or answer[-1] <= 0:
+            return ordered
+        share = np.arange(1, len(ordered) + 1) / (len(ordered) + 1)
+        return np.asarray(np.expm1(np.interp(share, WANTED, log_scale(answer))) * SCALE)
+
+
+def correction(asks: Asks, at: float) -> Correction:
+    """Return what the asks before an instant say of one that is made then."""
+    earlier = np.flatnonzero(asks.at < at)[-RECENT:]
+    asked, truth = asks.at[earlier], asks.truth[earlier]
+    known = asked + truth <= at
+    if known.sum() < ENOUGH:
+        return Correction(None, 0)
+    middle, down, up = _spreads(asks.answer[earlier])
+    off = log_scale(np.where(known, truth, at - asked)) - middle
+    miss = np.append(off / np.where(off > 0, up, down), AS_SAID)
+    found = _quantiles(miss, np.append(known, np.ones(PRIOR, dtype=bool)), WANTED)
+    return Correction(np.clip(found, -FARTHEST, FARTHEST), len(earlier))
 
 
 def log_scale(seconds: Floats) -> Floats:
@@ -34,47 +83,36 @@ def log_scale(seconds: Floats) -> Floats:
     return np.asarray(np.log1p(np.asarray(seconds) / SCALE))
 
 
-def widened(asks: Asks, at: float, answer: Floats) -> tuple[Floats, int]:
-    """Return quantiles as earlier asks say that they should be, and how many asks say so; 0: they stay as they are.
+def _spreads(answer: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the median of answers, and how far P10 is below and P90 above it, on the scale of logarithms."""
+    log = log_scale(answer)
+    low, middle, high = (log[..., k] for k in (1, MIDDLE, 3))
+    return middle, np.maximum(middle - low, FLOOR), np.maximum(high - middle, FLOOR)
 
-    An ask whose job has not started yet is late, if it has waited longer than its interval, or as good as right.
+
+def _quantiles(miss: Floats, known: Bools, levels: Floats) -> Floats:
+    """Return the misses that one more to come stays below with these probabilities; some are only known to be above.
+
+    Where there are too few for a rank, it is beyond all of them: as far as an exponential tail tells.
+
+    >>> _quantiles(np.arange(1.0, 40.0), np.ones(39, dtype=bool), np.array([0.1, 0.5, 0.975])).round(6).tolist()
+    [4.0, 20.0, 39.0]
     """
-    earlier = np.flatnonzero(asks.at < at)[-RECENT:]
-    known = asks.at[earlier] + asks.truth[earlier] <= at
-    if known.sum() < ENOUGH:
-        return answer, 0
-    waited = log_scale(np.where(known, asks.truth[earlier], at - asks.at[earlier]))
-    seconds = answer.copy()
-    for k, level in enumerate(LEVELS):
-        given = log_scale(asks.answer[earlier, k])
-        miss = waited - given  # above 0: it started later than this quantile
-        miss = np.where(known | (miss > 0), miss, 0.0 if level > 0.5 else np.inf)
-        seconds[k] = np.expm1(np.maximum(log_scale(answer[k]) + _quantile(miss, level), 0.0)) * SCALE
-    # Widened one by one, quantiles may cross: a lower one is never above the median.
-    middle = len(LEVELS) // 2
-    seconds[:middle] = np.minimum.accumulate(np.minimum(seconds[: middle + 1], seconds[middle])[::-1])[::-1][:middle]
-    seconds[middle:] = np.maximum.accumulate(seconds[middle:])
-    return seconds, len(earlier)
+    when, risk, deaths = product_limit(miss, known)
+    share = (1 - np.cumprod(1 - deaths / risk)) * len(miss) / (len(miss) + 1)  # one more is to come
+    found = np.interp(levels, share, when)  # ascending, as the levels are
+    above, below = levels > share[-1], levels < share[0]
+    if above.any():
+        found[above] = _beyond(miss, known, when[np.searchsorted(share, min(OUTER, share[-1]))], 1 - levels[above])
+    if below.any():
+        low = -miss[known]
+        found[below] = -_beyond(low, np.ones(len(low), dtype=bool), float(np.quantile(low, OUTER)), levels[below])
+    return np.asarray(np.maximum.accumulate(found))
 
 
-def _quantile(values: Floats, level: float) -> float:
-    """Return the value that one more to come stays below with this probability, or above for a level below 0.5.
-
-    Where there are too few values for such a rank, it lies beyond all of them: as far as the mean excess over the outer
-    quarter tells (an exponential tail).
-
-    >>> _quantile(np.arange(1.0, 40.0), 0.975), _quantile(np.arange(1.0, 40.0), 0.1), _quantile(np.zeros(20), 0.975)
-    (39.0, 4.0, 0.0)
-    """
-    if level < 0.5:
-        return -_quantile(-values, 1 - level)
-    count, ordered = len(values), np.sort(values)
-    rank = (count + 1) * level
-    if rank <= count + 1e-9:
-        return float(np.interp(rank, np.arange(1, count + 1), ordered))
-    if not np.isfinite(ordered).all():
-        return float(ordered[-1])
-    outer = ordered[-max(count // 4, 1) - 1 :]
-    share = (len(outer) - 1) / count
-    excess = float((outer[1:] - outer[0]).mean())
-    return float(max(ordered[-1], outer[0] + excess * np.log(share / (1 - level))))
+def _beyond(miss: Floats, known: Bools, begin: float, rest: Floats) -> Floats:
+    """Return what so small shares of the misses are above, by an exponential tail; never below the largest known."""
+    outer = miss > begin
+    mean = float((miss[outer] - begin).sum() / max((outer & known).sum(), 1))
+    share = float(outer.sum() + 1) / (len(miss) + 1)
+    return np.asarray(np.maximum(begin + mean * np.log(np.maximum(share / rest, 1.0)), miss[known].max()))

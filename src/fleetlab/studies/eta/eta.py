@@ -16,7 +16,8 @@ from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim.ledger.ledger import ledger
 from fleetlab.stats import wilson
-from fleetlab.studies.eta.calibration import ENOUGH, Asks, widened
+from fleetlab.studies.eta.asks import earlier_asks
+from fleetlab.studies.eta.calibration import Correction, correction
 from fleetlab.studies.eta.history import LOG
 from fleetlab.studies.eta.jobs import Present
 from fleetlab.studies.eta.question import Question, history_of, question_of
@@ -24,8 +25,7 @@ from fleetlab.studies.eta.replay import LEVELS, Replays, play, quantiles
 from fleetlab.studies.eta.run_times import RunTimes
 
 WITHIN = {"10 min": 600.0, "1 h": 3600.0, "4 h": 14_400.0, "24 h": 86_400.0}
-REPLAYS, CALIBRATING = 200, 60  # replays of an answer, and of an earlier ask
-LATELY = 3  # times as many jobs of late are drawn from
+REPLAYS, CALIBRATING = 200, 60  # replays of an answer, and earlier asks
 LISTED = 1000  # waiting jobs that are all answered, where none is named
 
 
@@ -46,7 +46,7 @@ def eta(
     request: str | None = None,
     at: str | float | None = None,
     replays: int = REPLAYS,
-    calibrate: int = 0,
+    calibrate: int = CALIBRATING,
     starts: str = "auto",
     progress: Progress = silent,
     **words: Unpack[Words],
@@ -68,8 +68,8 @@ def eta(
     replays
         How often the queue is played, at most: fewer where it is long.
     calibrate
-        First ask about so many earlier jobs of the log that had to wait, and widen intervals as those turned out to
-        need; each takes about as long as the answer itself (default: none; 100 are good).
+        Ask about so many earlier jobs of the log that had to wait, and move quantiles as those turned out to need.
+        These asks are kept for the next question (default: 60; 0: quantiles as the replays have them).
     starts
         Whose starts are taken as what happened before: those of the `log`, or `simulated` ones (default: auto, those
         of the log where it has them and the scenario leaves its load and nodes as they are).
@@ -82,10 +82,12 @@ def eta(
     question = question_of(scenario, history, job, request, at)
     progress("replays", 0, 0.0)
     found = ask(scenario, question, replays, scenario.seed)
-    earlier = earlier_asks(scenario, question, calibrate, progress) if calibrate else None
+    _refuse(question, found)
+    moved = _correction(scenario, question, 0 if _at_once(question, found) else calibrate, progress)
     settings = scenario.words() | {"job": job, "request": request, "at": question.at, "starts": history.origin}
+    settings["calibrate"] = calibrate
     provenance = Provenance("eta", scenario.workload.source, settings, scenario.seed)
-    return _result(scenario, question, found, provenance, earlier)
+    return _result(scenario, question, found, provenance, moved)
 
 
 def ask(scenario: Scenario, question: Question, replays: int, seed: int, run_times: RunTimes | None = None) -> Replays:
@@ -96,38 +98,31 @@ def ask(scenario: Scenario, question: Question, replays: int, seed: int, run_tim
     return play(Present(scenario, snapshot, known, replays, seed), wanted)
 
 
-def earlier_asks(scenario: Scenario, question: Question, count: int, progress: Progress = silent) -> Asks:
-    """Ask about jobs that had to wait before this instant, and return what became of them."""
-    history, at = question.history, question.at
-    waited = np.flatnonzero((history.wait > 0) & (history.submit < at) & (history.frame["job"].to_numpy() >= 0))
-    if len(waited) < ENOUGH:
-        msg = f"too few jobs have waited by then to calibrate by: {len(waited)}"
-        raise WorkloadError(msg, hint="leave `calibrate` out, or ask at a later time")
-    latest = waited[-max(LATELY * count, ENOUGH) :]
-    rng = np.random.default_rng([scenario.seed, 4])
-    rows = np.sort(rng.choice(latest, min(count, len(latest)), replace=False))
-    classes, answer = RunTimes(history), np.zeros((len(rows), len(LEVELS)))
-    for k, row in enumerate(rows):
-        snapshot = history.at(float(history.submit[row]), int(row))
-        present = Present(scenario, snapshot, classes.known(snapshot), CALIBRATING, scenario.seed + k)
-        answer[k] = play(present, np.array([row])).bounded_quantiles(int(row))
-        progress("earlier asks", k + 1, (k + 1) / len(rows))
-    return Asks(history.submit[rows], answer, history.wait[rows])
+def _correction(scenario: Scenario, question: Question, count: int, progress: Progress) -> Correction:
+    """Return how earlier asks say that quantiles are to be moved."""
+    if not count:
+        return Correction(None, 0)
+    history = question.original or question.history
+    return correction(earlier_asks(scenario, history, question.at, count, progress), question.at)
 
 
-def _result(
-    scenario: Scenario, question: Question, found: Replays, provenance: Provenance, earlier: Asks | None
-) -> Eta:
-    rows = question.rows if len(question.rows) else found.rows
+def _refuse(question: Question, found: Replays) -> None:
     if refused := [found.refused[row] for row in question.rows if row in found.refused]:
         msg = f"{question.title} can never start on this cluster: {refused[0]}"
         raise WorkloadError(msg, hint="a smaller request, another GPU type, or --nodes to add nodes")
+
+
+def _at_once(question: Question, found: Replays) -> bool:
+    """Whether the job starts at once in all replays: then earlier asks, of jobs that had to wait, say nothing of it."""
+    return len(question.rows) > 0 and not found.of(int(question.rows[0])).any()
+
+
+def _result(scenario: Scenario, question: Question, found: Replays, provenance: Provenance, moved: Correction) -> Eta:
+    rows = question.rows if len(question.rows) else found.rows
     frames: dict[str, pl.DataFrame] = {}
     if len(question.rows):
-        seconds = found.of(int(rows[0]))
-        answer, asks = found.quantiles(int(rows[0])), 0
-        if earlier is not None:
-            answer, asks = widened(earlier, question.at, answer)
+        answer = moved.apply(found.quantiles(int(rows[0])))
+        seconds = moved.spread(found.of(int(rows[0])), answer)
         frames |= {"start": _start(answer, question), "chances": _chances(seconds)}
         reasons = _reasons(found, int(rows[0]))
         if reasons.height:
@@ -135,17 +130,17 @@ def _result(
         estimates = _estimates(answer, seconds)
         sentences = _sentences(question, answer, len(seconds), reasons)
     else:
-        frames["queue"] = _queue(question, found)
+        frames["queue"] = _queue(question, found, moved)
         estimates = [Estimate.exact("jobs that wait", len(found.rows))]
         sentences = [f"{plural(len(found.rows), 'job')} wait at {question.clock(question.at)}."]
     if scenario.trace.workload.synthetic:
         sentences = ["The jobs are synthetic.", *sentences]
     frames["state"] = _state(scenario, question)
-    notes = _notes(scenario, question, found)
-    if earlier is not None:
-        moved = f"quantiles are moved by what {plural(len(earlier.at), 'earlier ask')} of the log needed"
-        kept = "too few earlier asks have an outcome: intervals are not calibrated"
-        notes = (f"calibrated: {moved}" if len(question.rows) and asks else kept, *notes)
+    checked = f"calibrated: quantiles are moved by what {plural(moved.asks, 'earlier ask')} of this log needed"
+    unchecked = "not calibrated: how often these intervals hold was not checked on this log"
+    why = " (too few jobs that had to wait have started by then, or it starts at once)"
+    why = why if provenance.settings["calibrate"] else ""
+    notes = (checked if moved.asks else unchecked + why, *_notes(scenario, question, found))
     return Eta(provenance, tuple(sentences), tuple(estimates), frames, _figure(frames), notes)
 
 
@@ -211,12 +206,14 @@ def _said(seconds: float) -> str:
     return duration(seconds) if np.isfinite(seconds) else "later than was played"
 
 
-def _queue(question: Question, found: Replays) -> pl.DataFrame:
+def _queue(question: Question, found: Replays, moved: Correction) -> pl.DataFrame:
     """Return the jobs that wait, in the order of their medians."""
     rows = found.rows[:LISTED]
-    every = np.array([quantiles(found.seconds[k]) for k in range(len(rows))]).reshape(len(rows), len(LEVELS))
+    every = np.array([moved.apply(quantiles(seconds)) for seconds in found.seconds[: len(rows)]])
+    every = every.reshape(len(rows), len(LEVELS))
     jobs = question.history.frame[rows]
-    within = (found.seconds[: len(rows)] <= WITHIN["1 h"]).mean(axis=1) * 100
+    spread = [moved.spread(found.seconds[k], every[k]) for k in range(len(rows))]
+    within = [100 * float((seconds <= WITHIN["1 h"]).mean()) for seconds in spread]
     frame = pl.DataFrame(
         {
             "job": [question.name(int(row)) for row in rows],

@@ -14,6 +14,7 @@ from fleetlab.core.resample import Ints
 from fleetlab.sim import SimResult
 
 LOG, SIMULATED = "log", "simulated"
+STARTED_BY = "started_by"  # the series of a Slurm log that tells which loop started a job
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class History:
     end: Floats  # nan: nobody knows; inf: it still runs when the log ends
     origin: str  # LOG or SIMULATED: whose starts these are
     places: tuple[Ints, Ints, Ints] | None = None  # by row the first instance; of each instance its node and its GPUs
+    nodes: pl.Series | None = None  # by row the names of the nodes that the log saw it on
+    cycles: Floats | None = None  # when Slurm's backfill loop started jobs, ascending
 
     @classmethod
     def of_log(cls, trace: Trace) -> History:
@@ -37,7 +40,7 @@ class History:
         end = pl.coalesce("end", pl.col("start") + pl.col("runtime"), pl.when(runs).then(float("inf")))
         times = frame.select(pl.col("submit"), start=start, end=end)
         submit, began, ended = (_floats(times[name]) for name in ("submit", "start", "end"))
-        return cls(frame, submit, began, ended, LOG)
+        return cls(frame, submit, began, ended, LOG, nodes=_nodes(trace), cycles=_cycles(trace))
 
     @classmethod
     def of_simulation(cls, result: SimResult) -> History:
@@ -59,7 +62,10 @@ class History:
         places = self.places
         if places is not None:
             places = (np.insert(places[0], row, 0), *places[1:])
-        return History(frame, submit, start, end, self.origin, places), row
+        nodes = self.nodes
+        if nodes is not None:
+            nodes = pl.concat([nodes[:row], nodes.clear(1), nodes[row:]])
+        return History(frame, submit, start, end, self.origin, places, nodes, self.cycles), row
 
     @property
     def wait(self) -> Floats:
@@ -67,7 +73,7 @@ class History:
         return self.start - self.submit
 
     @cached_property
-    def _may_wait(self) -> Bools:
+    def may_wait(self) -> Bools:
         """Which jobs without a start waited until they ended, or still wait: of others the log just lost it."""
         status = self.frame["status"].cast(pl.String).to_numpy()
         gave_up = (status == "cancelled") & ~np.isnan(self.end)
@@ -96,7 +102,7 @@ class History:
             started[row] = False
         gone = self.end <= at
         running = seen & started & ~gone & ~np.isnan(self.end)
-        waiting = seen & ~started & ~gone & self._may_wait
+        waiting = seen & ~started & ~gone & self.may_wait
         ended = np.flatnonzero(seen & started & gone)
         return Snapshot(self, at, np.flatnonzero(running), np.flatnonzero(waiting), ended)
 
@@ -120,6 +126,24 @@ class Snapshot:
     def runtime(self) -> Floats:
         """How long each of the ended jobs ran."""
         return self.history.end[self.ended] - self.history.start[self.ended]
+
+
+def _nodes(trace: Trace) -> pl.Series | None:
+    """Return the nodes of each job, by row."""
+    if trace.placements is None:
+        return None
+    seen = trace.placements.select("job", pl.col("node").cast(pl.String)).unique().sort("job", "node")
+    by_job = seen.group_by("job").agg("node").collect()
+    return trace.workload.frame.select("job").join(by_job, on="job", how="left", maintain_order="left")["node"]
+
+
+def _cycles(trace: Trace) -> Floats | None:
+    """Return when the backfill loop started jobs, as far as the log tells which loop it was."""
+    if STARTED_BY not in trace.series:
+        return None
+    by = trace.series[STARTED_BY].filter(pl.col("loop") == "backfill").select("job").collect()
+    start = trace.workload.frame.join(by, on="job", how="semi")["start"].drop_nulls()
+    return start.sort().to_numpy()
 
 
 def _floats(column: pl.Series) -> Floats:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -10,13 +12,30 @@ import polars as pl
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import ESTIMATES
 from fleetlab.core.censoring import Floats
-from fleetlab.core.resample import Ints
+from fleetlab.core.resample import Ints, ahead
 from fleetlab.core.workload import numbered
+from fleetlab.sim.layout import MAX_TYPES
 from fleetlab.studies.eta.history import SIMULATED, Snapshot
-from fleetlab.studies.eta.run_times import AsRequested, KnownRunTimes
 
 LEAST = 1.0  # s that a job is taken to run on at least
 LINKS = ("depends_on", "dependency")
+NODE = "fleetlab-node-"  # a feature by which a job is bound to nodes
+
+
+# The submissions up to an instant, the instant, for how long, and a generator: which jobs come again, and when.
+Arrivals = Callable[[Floats, float, float, np.random.Generator], tuple[Ints, Floats]]
+
+
+class Known(Protocol):
+    """What is known of run times."""
+
+    def draw(self, rows: Ints, elapsed: Floats, draws: int, rng: np.random.Generator) -> Floats:
+        """Return so many run times of each of these rows of the history: [rows, draws]."""
+
+
+def nothing_comes(came: Floats, at: float, length: float, rng: np.random.Generator) -> tuple[Ints, Floats]:
+    """Return no arrivals."""
+    return np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,15 +44,21 @@ class Present:
 
     scenario: Scenario
     snapshot: Snapshot
-    known: KnownRunTimes | AsRequested
+    known: Known
     replays: int
     seed: int
-    arrivals: bool = True  # jobs come after the instant
+    arrivals: Arrivals = ahead  # what comes after the instant
 
     @property
     def slurm(self) -> bool:
         """Whether a site's Slurm schedules."""
         return self.scenario.scheduler is not None
+
+    @property
+    def bound(self) -> bool:
+        """Whether running jobs are bound to the nodes on which the log saw them: loops tell few nodes apart."""
+        known = self.snapshot.history.nodes is not None
+        return self.slurm and known and len(self.scenario.cluster) <= MAX_TYPES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,10 +121,22 @@ def _frame(present: Present, running: Ints, spent: Floats, past: Ints, submitted
         *(pl.lit(None, dtype=schema[name]).alias(name) for name in ("array", "gang")),
         job=pl.int_range(count, count + len(past), dtype=pl.Int64),
     )
-    return pl.concat([state, copies]).with_columns(
+    return _bound(present, pl.concat([state, copies]), running).with_columns(
         submit=pl.Series(submitted), eligible=pl.Series(look), runtime=pl.lit(LEAST / 2), runtime_at_least=unknown,
         start=unknown, end=unknown, initial=pl.lit(value=False), status=pl.lit("completed", dtype=schema["status"]),
     )  # fmt: skip
+
+
+def _bound(present: Present, jobs: pl.DataFrame, running: Ints) -> pl.DataFrame:
+    """Bind the running jobs, which come first, to the nodes that the log saw them on."""
+    nodes = present.snapshot.history.nodes
+    if nodes is None or not present.bound:
+        return jobs
+    there = nodes[running].list.eval(NODE + pl.element()).list.join("|")
+    # Where no node has a feature, constraints mean nothing: they must not when nodes get names.
+    named = bool((present.scenario.cluster.frame["features"].list.len() > 0).any())
+    others = jobs["constraint"][len(running) :] if named else jobs["constraint"].clear(jobs.height - len(running))
+    return jobs.with_columns(constraint=pl.concat([there.cast(others.dtype).rename("constraint"), others]))
 
 
 def _open(present: Present, past: Ints) -> tuple[Ints, Floats]:

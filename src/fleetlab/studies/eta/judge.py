@@ -14,15 +14,16 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.resample import Ints
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.stats import NORMAL, Interval, wilson
-from fleetlab.studies.eta.calibration import Asks, widened
+from fleetlab.stats import SHARE, BlockBootstrap, Interval
+from fleetlab.studies.eta.asks import answer_of, waiters
+from fleetlab.studies.eta.calibration import Asks, correction
 from fleetlab.studies.eta.history import LOG, History, Snapshot
-from fleetlab.studies.eta.jobs import Present
+from fleetlab.studies.eta.jobs import Present, nothing_comes
 from fleetlab.studies.eta.question import history_of
 from fleetlab.studies.eta.replay import LEVELS, play
 from fleetlab.studies.eta.run_times import AsRequested, RunTimes
 
-REPLAYS = 60
+REPLAYS = 39
 BURN_IN = 0.2  # of the submissions: what comes later is asked about
 WARM_UP = 40  # asks that are only learnt from
 AT_ONCE = 4  # one ask about a job that starts at once for so many about jobs that wait
@@ -68,8 +69,8 @@ def drawn_rows(history: History, asks: int, seed: int) -> Ints:
     rng = np.random.default_rng([seed, 3])
     came = history.submit >= np.quantile(history.submit, BURN_IN)
     known = came & ~np.isnan(history.start) & (history.frame["job"].to_numpy() >= 0)
-    known &= ~history.frame["initial"].to_numpy() & np.isnan(_held(history))
-    waited, at_once = np.flatnonzero(known & (history.wait > 0)), np.flatnonzero(known & (history.wait == 0))
+    waited = np.intersect1d(waiters(history), np.flatnonzero(known))
+    at_once = np.flatnonzero(known & ~history.frame["initial"].to_numpy() & (history.wait == 0))
     if len(waited) < WARM_UP + ENOUGH:
         msg = f"too few jobs wait in this log to judge by: {len(waited)}"
         raise WorkloadError(msg, hint="load=1.2 simulates a higher load; or another trace")
@@ -78,31 +79,24 @@ def drawn_rows(history: History, asks: int, seed: int) -> Ints:
     return np.sort(np.append(some, others))
 
 
-def _held(history: History) -> Floats:
-    """Return until when jobs may not start, whatever is free; nan: they may at once."""
-    eligible = history.frame["eligible"].fill_null(float("nan")).to_numpy()
-    return np.where(eligible > history.submit + 1.0, eligible, np.nan)
-
-
 def answered(
     scenario: Scenario, history: History, rows: Ints, replays: int, progress: Progress = silent
 ) -> dict[str, Floats]:
     """Return the quantiles of each way to answer, for each job at its submission: [asks, levels]."""
-    classes, usual = RunTimes(history), ClassWaits(history)
+    classes, usual, waited = RunTimes(history), ClassWaits(history), history.wait[rows] > 0
     found = {name: np.zeros((len(rows), len(LEVELS))) for name in (REPLAY, CALIBRATED, CLASS, LIMITS)}
     for k, row in enumerate(rows):
         at = float(history.submit[row])
         snapshot = history.at(at, int(row))
-        known, wanted, seed = classes.known(snapshot), np.array([row]), scenario.seed + k
-        seconds = play(Present(scenario, snapshot, known, replays, seed), wanted)
-        found[REPLAY][k] = seconds.bounded_quantiles(int(row))
-        planned = play(Present(scenario, snapshot, AsRequested(known), 1, seed, arrivals=False), wanted)
+        limits = AsRequested(classes.known(snapshot))
+        planned = play(Present(scenario, snapshot, limits, 1, scenario.seed + row, nothing_comes), np.array([row]))
+        found[REPLAY][k] = answer_of(scenario, classes, int(row), replays)
         found[LIMITS][k] = planned.bounded_quantiles(int(row))
-        found[CLASS][k] = usual.quantiles(snapshot, int(row), waits=bool(history.wait[row] > 0))
+        found[CLASS][k] = usual.quantiles(snapshot, int(row), waits=bool(waited[k]))
         # That it had to wait is known a moment after its submission: asks about such jobs are learnt from.
-        same = rows[:k][(history.wait[rows[:k]] > 0) == (history.wait[row] > 0)]
-        asks = Asks(history.submit[same], found[REPLAY][np.searchsorted(rows, same)], history.wait[same])
-        found[CALIBRATED][k] = widened(asks, at, found[REPLAY][k])[0]
+        same = np.flatnonzero(waited[:k])
+        asks = Asks(history.submit[rows[same]], found[REPLAY][same], history.wait[rows[same]])
+        found[CALIBRATED][k] = correction(asks, at).apply(found[REPLAY][k])
         progress("asks", k + 1, (k + 1) / len(rows))
     return found
 
@@ -144,7 +138,7 @@ def _judgement(
     estimates = [Estimate.exact("asks", int(waits.sum()))]
     for name in (REPLAY, CALIBRATED):
         for level, (low, high) in INTERVALS.items():
-            share = _covered(answers[name][waits], truth[waits], low, high)
+            share = covered(answers[name][waits], truth[waits], low, high)
             estimates.append(
                 Estimate(f"coverage of {level}, {name}", 100 * share.value, 100 * share.low, 100 * share.high, "%")
             )
@@ -152,15 +146,17 @@ def _judgement(
         f"asked at submission, about jobs after the first {BURN_IN:.0%} of the submissions; what runs, waits and has "
         f"ended then is known, and nothing of later; the first {WARM_UP} asks are learnt from and not counted",
         "calibrated: quantiles are moved by what earlier asks of the log needed, as far as their outcome was known",
+        "intervals of coverage and of differences are by a block bootstrap over time: asks close in time share jobs",
         "waits of its class: quantiles of late waits of jobs of the same partition, GPUs and GPU type; time limits: "
         "one replay in which jobs run to their limits (or the median of jobs like it) and nothing comes",
     )
     return Judgement(provenance, _sentences(scenario, history, truth, frames), tuple(estimates), frames, {}, notes)
 
 
-def _covered(answer: Floats, truth: Floats, low: int, high: int) -> Interval:
+def covered(answer: Floats, truth: Floats, low: int, high: int) -> Interval:
+    """Return how often intervals held; asks close in time share their jobs, so whole blocks of them are resampled."""
     inside = (answer[:, low] - 1e-6 <= truth) & (truth <= answer[:, high] + 1e-6)
-    return wilson(float(inside.sum()), len(truth))
+    return BlockBootstrap.of_series(len(truth)).mean(inside.astype(np.float64), SHARE).interval()
 
 
 def _coverage(answers: dict[str, Floats], truth: Floats, waits: Bools) -> pl.DataFrame:
@@ -169,7 +165,7 @@ def _coverage(answers: dict[str, Floats], truth: Floats, waits: Bools) -> pl.Dat
         for name in (REPLAY, CALIBRATED, CLASS):
             row: dict[str, object] = {"asked about": who, "by": name, "asks": int(mask.sum())}
             for level, (low, high) in INTERVALS.items():
-                share = _covered(answers[name][mask], truth[mask], low, high)
+                share = covered(answers[name][mask], truth[mask], low, high)
                 row |= {f"{level} covers, %": 100 * share.value, f"{level} low": 100 * share.low}
                 row[f"{level} high"] = 100 * share.high
                 row[f"{level} width, s"] = float(np.median((answers[name][:, high] - answers[name][:, low])[mask]))
@@ -221,13 +217,13 @@ def _where(answers: dict[str, Floats], truth: Floats, waits: Bools, jobs: pl.Dat
                 continue
             mine, theirs = (_loss(answers[who][mask], truth[mask]) for who in (CALIBRATED, other))
             gain = mine - theirs
-            half = NORMAL * float(gain.std(ddof=1)) / np.sqrt(len(gain))
-            mean = float(gain.mean())
-            verdict = "better" if mean + half < 0 else "worse" if mean - half > 0 else "no better"
+            gained = BlockBootstrap.of_series(len(gain)).mean(gain).interval()
+            mean, low, high = gained.value, gained.low, gained.high
+            verdict = "better" if high < 0 else "worse" if low > 0 else "no better"
             found.append({
                 "asks": name, "count": int(mask.sum()), "beside": other, "loss, s": float(mine.mean()),
-                "its loss, s": float(theirs.mean()), "difference, s": mean, "low, s": mean - half,
-                "high, s": mean + half, "verdict": verdict,
+                "its loss, s": float(theirs.mean()), "difference, s": mean, "low, s": low,
+                "high, s": high, "verdict": verdict,
             })  # fmt: skip
     return pl.DataFrame(found)
 

@@ -33,6 +33,7 @@ class Question:
     rows: Ints
     title: str
     notes: tuple[str, ...] = ()
+    original: History | None = None  # without the request that is asked about
 
     @property
     def at(self) -> float:
@@ -96,7 +97,7 @@ def _of_request(scenario: Scenario, history: History, text: str, at: float) -> Q
     made, note = as_job(wanted, history.at(at))
     longer, row = history.with_request(made, at)
     rows = np.array([row])
-    return Question(scenario, longer, longer.at(at, row), rows, f"{wanted.title}, submitted", (note,))
+    return Question(scenario, longer, longer.at(at, row), rows, f"{wanted.title}, submitted", (note,), history)
 
 
 def _of_job(scenario: Scenario, history: History, job: str | int, at: float | None) -> Question:

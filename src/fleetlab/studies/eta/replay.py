@@ -6,31 +6,33 @@ the largest first. What waits is looked at from second 0 on, in the order in whi
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Scenario, Workload
-from fleetlab.core.catalog import SHARINGS
+from fleetlab.core import Scenario
 from fleetlab.core.censoring import Floats
-from fleetlab.core.resample import Ints, ahead
+from fleetlab.core.resample import Ints
 from fleetlab.sim.engine.begin import Running, running_of
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.simulate import play_from, play_scenario
 from fleetlab.sim.start_up import latencies
-from fleetlab.sim.world import World, world
+from fleetlab.sim.world import World
 from fleetlab.sim.world_rows import Times, take
 from fleetlab.studies.eta.jobs import Jobs, Present, jobs_of
 from fleetlab.studies.eta.places import Places, places_of
+from fleetlab.studies.eta.scenario import scenario_of, world_of
 
 SLURM_LEAD = 64.0  # s before now in which Slurm's loops place what runs
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)  # of quantiles: the ends of 95 and 80 %, and the median
 LEAD = 1.0  # s in which other loops do
 FIRST, LAST = (60.0, 3600.0), 30 * 86_400.0  # s: the first horizon is within these, and the last one
 FURTHER = 4.0  # times as far, for replays in which a job has not started
-PILOT, FEWEST, WORK = 8, 40, 200_000  # replays to learn from, at least, and jobs of all replays
-MARGIN = 1.25  # times as far as the pilots went, for the others
+PILOT, FEWEST, WORK = 8, 39, 200_000  # replays to learn from, at least, and jobs of all replays
+MARGIN = 2.0  # times as far as the pilots went, for the others
+THREADS = 2
 MOST_JOBS = 60_000  # of one replay: no horizon with more arrivals is tried
 
 
@@ -65,15 +67,19 @@ class Replays:
 
 
 def quantiles(seconds: Floats, levels: tuple[float, ...] = LEVELS) -> Floats:
-    """Return the draws that one more to come is below, or above, as often as the levels say: ranks of n + 1.
+    """Return what one more to come is below as often as the levels say: ranks of n + 1, between two draws if need be.
 
     Quantiles of the draws themselves would be too close together: of 39, the outermost hold 95 % of those to come.
 
     >>> quantiles(np.arange(1.0, 40.0)).tolist(), quantiles(np.array([1.0, 2.0, np.inf]), (0.5, 0.9)).tolist()
     ([1.0, 4.0, 20.0, 36.0, 39.0], [2.0, inf])
     """
-    ranks = [np.floor(q * (len(seconds) + 1)) if q <= 0.5 else np.ceil(q * (len(seconds) + 1) - 1e-9) for q in levels]
-    return np.asarray(np.sort(seconds)[np.clip(ranks, 1, len(seconds)).astype(np.int64) - 1])
+    ordered, rank = np.sort(seconds), np.clip(np.array(levels) * (len(seconds) + 1), 1, len(seconds)) - 1
+    below = ordered[np.floor(rank + 1e-9).astype(np.int64)]
+    above = ordered[np.ceil(rank - 1e-9).astype(np.int64)]
+    with np.errstate(invalid="ignore"):  # between two that start later than was played
+        between = below + (rank - np.floor(rank + 1e-9)) * (above - below)
+    return np.asarray(np.where(above == below, below, between))
 
 
 def play(present: Present, wanted: Ints) -> Replays:
@@ -105,15 +111,25 @@ def _to_start(present: Present, wanted: Ints, replays: Ints, horizon: float) -> 
     left, misplaced, stages = replays, 0, {}
     while True:
         stage = Stage.of(present, places, horizon, left)
-        for k in left:
-            seconds[:, k], unplaced = stage.play(int(k))
-            misplaced, stages[int(k)] = max(misplaced, unplaced), stage
+        last = int(targets[0]) if len(targets) == 1 else None
+        for k, (start, unplaced) in zip(left, _at_once(stage, left, last), strict=True):
+            seconds[:, k], stages[int(k)] = start, stage
+            misplaced = max(misplaced, unplaced)
         left = left[np.isinf(seconds[np.ix_(targets, left)]).any(axis=0)]
         if not len(left) or horizon >= LAST or stage.most * FURTHER > MOST_JOBS:
             misplaced += places.left_out
             running = len(present.snapshot.running)
             return Replays(waiting, seconds[:, replays], horizon, running, misplaced, stage.refused, stages)
         horizon = min(horizon * FURTHER, LAST)
+
+
+def _at_once(stage: Stage, replays: Ints, last: int | None) -> list[tuple[Floats, int]]:
+    """Play replays, several at a time: the loops let other threads run."""
+    if len(replays) < PILOT:
+        return [stage.play(int(k), last) for k in replays]
+    first = stage.play(int(replays[0]), last)  # alone: what is not compiled yet is compiled by one thread
+    with ThreadPoolExecutor(THREADS) as pool:
+        return [first, *pool.map(lambda k: stage.play(int(k), last), replays[1:])]
 
 
 def _first_horizon(present: Present) -> float:
@@ -143,9 +159,9 @@ class Stage:
         """Draw what comes in each replay, and make the world of all these jobs."""
         snapshot, history = present.snapshot, present.snapshot.history
         came = history.submit[: int(np.searchsorted(history.submit, snapshot.at, side="right"))]
-        length = horizon if present.arrivals else 0.0
         drawn = {
-            int(k): ahead(came, snapshot.at, length, np.random.default_rng([present.seed, int(k), 1])) for k in replays
+            int(k): present.arrivals(came, snapshot.at, horizon, np.random.default_rng([present.seed, int(k), 1]))
+            for k in replays
         }
         past = np.unique(np.concatenate([rows for rows, _ in drawn.values()]))
         jobs = jobs_of(present, places.rows, _leads(present, places), past)
@@ -175,15 +191,18 @@ class Stage:
         found = self.world.refused.filter(pl.col("job").is_between(first, last)).select("job", "reason")
         return {int(self.rows[job - first]): reason for job, reason in found.iter_rows()}
 
-    def play(self, replay: int) -> tuple[Floats, int]:
-        """Return when each job that waits starts in a replay, and how many running ones found no place at once."""
-        made, played, place = self.schedule(replay)
+    def play(self, replay: int, last: int | None = None) -> tuple[Floats, int]:
+        """Return when each job that waits starts in a replay, and how many running ones found no place at once.
+
+        It may end when one of those that wait, the `last`, has started.
+        """
+        made, played, place = self.schedule(replay, last)
         start, ran = np.full(self.jobs.state, np.inf), place >= 0
         start[ran] = (played.start + made.latency)[place[ran]]
         start = np.where(np.isnan(start), np.inf, start)
         return np.maximum(start[self.jobs.running :], 0.0), int((start[: self.jobs.running] > 0).sum())
 
-    def schedule(self, replay: int) -> tuple[World, Played, Ints]:
+    def schedule(self, replay: int, last: int | None = None) -> tuple[World, Played, Ints]:
         """Play one replay; return its world, its schedule, and where each job of the state is in them (-1: nowhere)."""
         jobs, state = self.jobs, self.jobs.state
         arrivals, after = self.coming[replay]
@@ -200,12 +219,13 @@ class Stage:
         made, place = take(self.world, self.where[every], times, frame=self._needs_frame)
         found = np.full(state, -1, dtype=np.int64)
         found[old] = place[: len(old)]
-        return made, self._played(made, replay), found
+        last_job = -1 if last is None else int(found[jobs.running + last])
+        return made, self._played(made, replay, last_job), found
 
-    def _played(self, made: World, replay: int) -> Played:
+    def _played(self, made: World, replay: int, last_job: int) -> Played:
         scenario = replace(self.scenario, seed=self.seed + replay)
         if self.running is not None:
-            played = play_from(scenario, made, self.running)
+            played = play_from(scenario, made, self.running, last_job)
             assert played is not None  # places are only given where this loop knows the rules
             return played
         return play_scenario(scenario, made, draws=1)
@@ -222,20 +242,6 @@ def _leads(present: Present, places: Places) -> Floats:
         return np.asarray(present.snapshot.at - present.snapshot.history.start[places.rows])
     count = len(places.rows)
     return np.full(count, SLURM_LEAD) if present.slurm else LEAD - LEAD / 2 * np.arange(count) / max(1, count)
-
-
-def scenario_of(present: Present, frame: pl.DataFrame, horizon: float | None) -> Scenario:
-    """Return the scenario of these jobs, up to a horizon."""
-    given, log = present.scenario, present.scenario.workload
-    epoch = None if log.epoch is None else log.epoch + present.snapshot.at
-    own = given.replace(estimate="oracle", events=(), window="", warm_up="none")
-    made = own.on(Workload(frame, log.source, epoch, log.zone), np.arange(frame.height))
-    return replace(made, until=horizon)
-
-
-def world_of(scenario: Scenario) -> World:
-    """Return the world of the jobs of a scenario, whose times and estimates are not yet known."""
-    return world(scenario.workload, scenario.cluster, part=SHARINGS[scenario.policy.sharing].granularity)
 
 
 def take_rows(made: World, rows: Ints) -> World:

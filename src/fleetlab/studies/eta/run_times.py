@@ -1,8 +1,9 @@
 """How long jobs will run, by what is known now: jobs like them that ended, given how long they have run themselves.
 
 A draw is from Kaplan and Meier's estimate of the finest class with enough ended jobs, in which jobs that still run
-count as far as they have come. A job that outlasts all of its class runs on by a law without a scale: as likely twice
-as long as not. A time limit bounds every draw. Jobs of one batch are drawn together (`batches`).
+count as far as they have come. Where few jobs with such a time limit have ended, others tell which share of their limit
+they use. A job that outlasts all of its class runs on by a law without a scale: as likely twice as long as not. A time
+limit bounds every draw.
 """
 
 from __future__ import annotations
@@ -13,26 +14,28 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from fleetlab.core.censoring import Bools, Floats
+from fleetlab.core.censoring import Bools, Floats, product_limit
 from fleetlab.core.resample import Ints
-from fleetlab.studies.eta.batches import Mates, Survival, Wanted, alike, batches, by_appearance
 from fleetlab.studies.eta.history import History, Snapshot
 
 ENOUGH = 20  # ended jobs of a class
 RECENT = 20_000  # ended jobs that are looked at, the latest
 MEDIAN = 25  # draws whose median is taken
 UNKNOWN = 3600.0  # seconds: the scale of a job of which nothing is known, not even a limit
+LONGEST = 20.0  # times the longest run that was seen, for what outlasts it
+TINY = 1e-15
 # Classes, the finest first: the finest that has enough ended jobs is used.
 CLASSES: tuple[tuple[str, ...], ...] = (
     ("user", "group", "app", "gpus", "instances", "types", "limit"),
-    ("user", "gpus", "limit"),
-    ("gpus", "types", "limit"),
+    ("user", "gpus", "instances", "limit"),
+    ("gpus", "instances", "types", "limit"),
+    ("size", "limit"),
     ("limit",),
-    ("user",),
-    ("gpus", "types"),
-    ("any_gpu",),
+    ("user", "limited"),
+    ("limited",),
     (),
 )
+RELATIVE = (5, 6)  # of these, run times are compared as shares of time limits, where there are any
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,21 +50,22 @@ class RunTimes:
         return self.history.frame["limit"].fill_null(float("inf")).to_numpy()
 
     @cached_property
+    def unit(self) -> Floats:
+        """What shares of a limit are multiplied by: the limit, or 1 s."""
+        return np.where(np.isinf(self.limit), 1.0, np.maximum(self.limit, 1.0))
+
+    @cached_property
     def codes(self) -> list[Ints]:
         """The class of each job, by each way to class them."""
         gpu = pl.col("gpu_milli")
         keys = self.history.frame.select(
             pl.col("user", "group", "app").cast(pl.String).fill_null(""), "limit", "instances",
-            gpus=gpu, any_gpu=gpu > 0, types=pl.col("gpu_types").list.join("|"),
+            gpus=gpu, types=pl.col("gpu_types").list.join("|"), limited=pl.col("limit").is_not_null(),
+            size=(gpu.cast(pl.Float64) * pl.col("instances") + 1).log(2).floor(),
         )  # fmt: skip
         codes = (keys.select(pl.struct(columns).rank("dense")) if columns else None for columns in CLASSES)
         nothing = np.zeros(keys.height, dtype=np.int64)
         return [nothing if code is None else code[:, 0].to_numpy().astype(np.int64) for code in codes]
-
-    @cached_property
-    def batch(self) -> Ints:
-        """The batch of each job."""
-        return batches(self.codes[0], self.history.submit)
 
     def known(self, snapshot: Snapshot) -> KnownRunTimes:
         """Return what an instant tells of run times."""
@@ -86,28 +90,24 @@ class KnownRunTimes:
     def draw(self, rows: Ints, elapsed: Floats, draws: int, rng: np.random.Generator) -> Floats:
         """Return so many run times of each of these rows of the history, given how long it has run: [rows, draws].
 
-        A draw is one of all rows together. What a row is drawn to run does not depend on the rows after it: replays
-        that are played further go on with the same run times.
+        What a row is drawn to run does not depend on the rows after it: replays that are played further go on with the
+        same run times.
         """
-        by_row, by_batch, by_class = rng.spawn(3)
-        own = by_row.random((len(rows), draws))
+        chance = rng.random((len(rows), draws))
         limit = self.classes.limit[rows][:, None]
-        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * own  # where no job has ended
+        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * chance  # where no job has ended
         level, code = self._class_of(rows)
-        numbers, place = by_appearance(level * (len(self.classes.limit) + 1) + code)
-        batch, part = by_appearance(self.classes.batch[rows])
-        common = by_batch.standard_normal((len(batch), draws))
-        general = by_class.standard_normal((len(numbers), draws))
-        members = {int(k): self._members(int(k)) for k in np.unique(level) if k < len(CLASSES)}
-        for k in range(len(numbers)):
-            mine = np.flatnonzero(place == k)
-            if int(level[mine[0]]) not in members:
-                continue
-            mates = members[int(level[mine[0]])].of(int(code[mine[0]]))
-            survival = Survival.of(mates.time, mates.ended)
-            here, own_part = np.unique(part[mine], return_inverse=True)
-            jobs = Wanted(elapsed[mine], batch[here], own_part, own[mine], common[here])
-            drawn[mine] = survival.runtime(mates.chances(survival, jobs, general[k]), elapsed[mine])
+        for k in np.unique(level[level < len(CLASSES)]).tolist():
+            unit = self.classes.unit if k in RELATIVE else np.ones(len(self.classes.unit))
+            members = self.classes.codes[k][self.rows]
+            order = np.argsort(members, kind="stable")
+            wanted = np.unique(code[level == k])
+            first, last = (np.searchsorted(members[order], wanted, side=side) for side in ("left", "right"))
+            for one, begin, end in zip(wanted, first, last, strict=True):
+                mine, mates = np.flatnonzero((level == k) & (code == one)), order[begin:end]
+                survival = Survival.of(self.time[mates] / unit[self.rows[mates]], self.ended[mates])
+                own = unit[rows[mine]]
+                drawn[mine] = survival.runtime(chance[mine], elapsed[mine] / own) * own[:, None]
         return np.asarray(np.minimum(np.maximum(drawn, elapsed[:, None]), limit))
 
     def _class_of(self, rows: Ints) -> tuple[Ints, Ints]:
@@ -122,30 +122,35 @@ class KnownRunTimes:
             level[left], code[left] = k, codes[rows[left]]
         return level, code
 
-    def _members(self, level: int) -> _Members:
-        """Return the known jobs by class, and how much those of one batch are alike."""
-        code, batch = self.classes.codes[level][self.rows], self.classes.batch[self.rows]
-        done = self.ended
-        share = alike(self.time[done], code[done], batch[done])
-        order = np.argsort(code, kind="stable")
-        return _Members(code[order], self.time[order], done[order], batch[order], share)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Members:
-    """The known jobs, in the order of their classes."""
+class Survival:
+    """Kaplan and Meier's estimate of a class; beyond what was seen, a run is as likely twice as long as not."""
 
-    code: Ints
-    time: Floats
-    ended: Bools
-    batch: Ints
-    share: float
+    when: Floats
+    alive: Floats
+    longest: float
 
-    def of(self, code: int) -> Mates:
-        """Return those of one class."""
-        first, last = np.searchsorted(self.code, (code, code + 1))
-        mine = slice(int(first), int(last))
-        return Mates(self.time[mine], self.ended[mine], self.batch[mine], self.share)
+    @classmethod
+    def of(cls, time: Floats, ended: Bools) -> Survival:
+        """Estimate from how long jobs were seen, and whether they ended then."""
+        when, risk, deaths = product_limit(time, ended)
+        return cls(when, np.cumprod(1 - deaths / risk, dtype=np.float64), float(time.max(initial=0.0)))
+
+    def beyond(self, seconds: Floats) -> Floats:
+        """Return the share that runs longer."""
+        return np.append(1.0, self.alive)[np.searchsorted(self.when, seconds, side="right")]
+
+    def runtime(self, chance: Floats, elapsed: Floats) -> Floats:
+        """Return what is outlasted with a chance, given how long a job has run: [jobs, draws]."""
+        left = self.beyond(elapsed)[:, None]
+        level = chance * left
+        index = len(self.alive) - np.searchsorted(self.alive[::-1], level, side="right")
+        index = np.maximum(index, np.searchsorted(self.when, elapsed, side="right")[:, None])
+        last = float(self.alive[-1]) if len(self.alive) else 1.0
+        share = np.where(left > 0, level / max(last, TINY), chance)  # of those that outlast all that ended
+        longer = np.maximum(self.longest, elapsed)[:, None] / np.clip(share, 1 / LONGEST, 1.0)
+        return np.where(index < len(self.when), np.append(self.when, 0.0)[np.minimum(index, len(self.when))], longer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -83,7 +83,7 @@ def explain(
         )
     names = names_of(scenario)
     found = find_jobs(scenario, str(job), names) if str(job).strip() else None
-    progress("simulation", 0, 0.0)
+    progress("simulating the scenario", 0, 0.0)
     if longest or found is None or len(found) > 1:
         return _candidates(simulate(scenario, progress=progress), scenario, names, found, longest or LISTED)
     scene = scene_of(scenario, found[0], progress)
@@ -98,12 +98,16 @@ def _candidates(
     first = jobs.sort("wait", "job", descending=[True, False]).head(most)
     ledger = result.ledger.join(first.select("job"), on="job", how="semi")
     reasons = dict(zip(ledger["job"], map(_main_reason, ledger.iter_rows(named=True)), strict=True))
-    table = first.join(names, on="job", how="left", maintain_order="left").select(
+    recorded = scenario.workload.frame.filter(~pl.col("initial") & (pl.col("start") >= pl.col("submit")))
+    waits = recorded.select("job", (pl.col("start") - pl.col("submit")).alias("recorded wait"))
+    named = first.join(names, on="job", how="left", maintain_order="left")
+    table = named.join(waits, on="job", how="left", maintain_order="left").select(
         "job", "name", pl.col("user").cast(pl.String), pl.col("group").cast(pl.String), "submit",
-        (pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / 1000).alias("GPUs"), "wait", "runtime",
+        (pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / 1000).alias("GPUs"), "wait", "recorded wait",
+        "runtime",
         pl.Series("main reason", [reasons[j] for j in first["job"]], dtype=pl.String),
     )  # fmt: skip
-    empty = [name for name in ("name", "user", "group") if table[name].null_count() == table.height]
+    empty = [name for name in ("name", "user", "group", "recorded wait") if table[name].null_count() == table.height]
     count = jobs.height if found is None else len(found)
     left = "" if found is None or len(found) == jobs.height else f", {len(found) - jobs.height:,} of which are left out"
     which = "the longest waits first" if table.height >= jobs.height else f"the {table.height} longest waits of them"
@@ -133,7 +137,8 @@ def _explanation(scene: Scene, *, what_if: bool, progress: Progress) -> Explanat
     story = story.counted_from(scene.jobs_before, scene.begin)
     tried = None if tried is None else counted_from(tried, 0, scene.begin)
     sums = story.segments.group_by("reason", maintain_order=True).agg(pl.col("wait").sum())
-    frames = {"segments": story.segments, "by reason": sums, "holders": story.holders, "overtakers": story.overtakers,
+    frames = {"segments": story.segments, "by reason": sums, "holders": story.holders, "heads": story.heads,
+              "overtakers": story.overtakers,
               "placement": story.runs, "neighbors": story.neighbors}  # fmt: skip
     if tried is not None:
         frames["what would have started it sooner"] = tried
@@ -167,7 +172,7 @@ def _tried(scenario: Scenario, story: Story, progress: Progress) -> pl.DataFrame
     rows, options = [], alternatives(scenario, story.job)
     for k, other in enumerate(options, 1):
         rows.append(_start_under(scenario, story, other, None if math.isinf(stop) else stop))
-        progress("other requests", k, k / len(options))
+        progress("simulating other requests of this job", k, k / len(options))
     schema = {"change": pl.String, "kind": pl.String, "start": pl.Float64, "wait": pl.Float64,
               "wait change": pl.Float64, "verdict": pl.String}  # fmt: skip
     table = pl.DataFrame(rows, schema=schema, orient="row")

@@ -18,7 +18,8 @@ NAMED = 3  # holders by name
 def findings(story: Story, tried: pl.DataFrame | None, scenario: Scenario) -> tuple[str, ...]:
     """Return what happened to a job and why, what the log recorded, and what would have helped."""
     said = [
-        _who(story, scenario), _wait(story), _recorded(story, scenario), _held(story), _overtaken(story),
+        _who(story, scenario), _wait(story), _recorded(story, scenario), _held(story), _headed(story),
+        _overtaken(story),
         _ran(story, scenario), _slowed(story), _sooner(tried, story),
     ]  # fmt: skip
     return tuple(sentence for sentence in said if sentence)
@@ -73,6 +74,20 @@ def _held(story: Story) -> str:
         for row in story.holders.head(NAMED).iter_rows(named=True)
     ]
     return f"What it lacked was held, of its wait, {', '.join(parts)}; the most by {', '.join(most)}."
+
+
+def _headed(story: Story) -> str:
+    """Say who was first in the queue while it fitted, and did not start."""
+    if not story.heads.height:
+        return ""
+    count, total = int(story.counts["heads"]), story.counts["behind heads"]
+    most = [
+        f"{called(row['job'], row['name'], row['user'])}, {plural(row['GPUs'], 'GPU')}, for {duration(row['wait'])}"
+        for row in story.heads.head(NAMED).iter_rows(named=True)
+    ]
+    others = f" and {count - NAMED:,} others" if count > NAMED else ""
+    first = f"at the head of the queue {'was' if count == 1 else 'were'} {'; '.join(most)}{others}"
+    return f"While it fitted but had to wait ({duration(total)} in all), {first}."
 
 
 def _overtaken(story: Story) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Workload
 from fleetlab.core.catalog import HOLDERS, REASONS
-from fleetlab.core.durations import duration, plural
+from fleetlab.core.durations import clock_text, duration, plural
 from fleetlab.core.job_classes import WHOLE
 from fleetlab.sim import SimResult
 
@@ -34,6 +33,7 @@ class Story:
     fate: dict[str, Any]  # of the simulated jobs
     segments: pl.DataFrame  # from, until, wait, reason, meaning
     holders: pl.DataFrame  # jobs that held what it was missing
+    heads: pl.DataFrame  # who was first in the queue while it fitted, and did not start
     overtakers: pl.DataFrame  # jobs that came later and started earlier where it could have
     runs: pl.DataFrame  # where it ran: from, until, node, GPUs
     neighbors: pl.DataFrame  # jobs on the same GPUs at the same time
@@ -49,6 +49,7 @@ class Story:
             self, job=self.job + jobs, row=self.row | {name: value + seconds for name, value in row.items()},
             fate=self.fate | {name: value + seconds for name, value in later.items()},
             segments=counted_from(self.segments, jobs, seconds), holders=counted_from(self.holders, jobs, seconds),
+            heads=counted_from(self.heads, jobs, seconds),
             overtakers=counted_from(self.overtakers, jobs, seconds), runs=counted_from(self.runs, jobs, seconds),
             neighbors=counted_from(self.neighbors, jobs, seconds),
         )  # fmt: skip
@@ -92,19 +93,22 @@ def story_of(result: SimResult, job: int, workload: Workload, names: pl.DataFram
         pl.col("begin").alias("from"), pl.col("end").alias("until"), (pl.col("end") - pl.col("begin")).alias("wait"),
         "reason",
     ).with_columns(meaning=meaning)  # fmt: skip
-    others = result.blockers(job).join(_who(result, names), on="row", how="left", maintain_order="left")
+    who = _who(result, names)
+    others = result.blockers(job).join(who, on="row", how="left", maintain_order="left")
+    heads = _heads(result.queue_heads(job).join(who, on="row", how="left", maintain_order="left"))
     holding = _holders(others.filter(pl.col("seconds") > 0))
     passed = _overtakers(others, fate, ranked=result.played.keys is not None)
     own = names.filter(pl.col("job") == job)["name"]
     runs, beside = _runs(result, job, names)
     counts = {
-        "holders": holding.height, "overtakers": passed.height,
+        "holders": holding.height, "heads": heads.height, "behind heads": float(heads["wait"].sum()),
+        "overtakers": passed.height,
         "backfilled": int((passed["how"] == BACKFILLED).sum()),
         **{name: float(holding.filter(pl.col("held by") == name)["wait"].sum()) for name in HOLDERS.names[:3]},
     }  # fmt: skip
     return Story(
         job, own[0] if len(own) else None, workload.frame.row(job, named=True), fate, segments,
-        holding.head(LISTED), passed.head(LISTED), runs, beside.head(LISTED), counts,
+        holding.head(LISTED), heads.head(LISTED), passed.head(LISTED), runs, beside.head(LISTED), counts,
     )  # fmt: skip
 
 
@@ -120,6 +124,15 @@ def _holders(others: pl.DataFrame) -> pl.DataFrame:
         "job", "name", "user", "GPUs", pl.col("holder").alias("held by"), pl.col("seconds").alias("wait"),
         (pl.col("gpu_seconds") / HOUR).alias("GPU-hours"), pl.col("begin").alias("from"), pl.col("end").alias("until"),
     )  # fmt: skip
+
+
+def _heads(first: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs that were at the head of the queue, for how long of its wait, the longest first."""
+    by_job = first.group_by("row", "job", "name", "user", "GPUs", maintain_order=True).agg(
+        (pl.col("end") - pl.col("begin")).sum().alias("wait"), pl.col("begin").min().alias("from"),
+        pl.col("end").max().alias("until"),
+    )  # fmt: skip
+    return by_job.drop("row").sort("wait", "from", descending=[True, False], maintain_order=True)
 
 
 def _overtakers(others: pl.DataFrame, fate: dict[str, Any], *, ranked: bool) -> pl.DataFrame:
@@ -200,12 +213,9 @@ def _gpu_list(bits: pl.Series) -> str:
 
 def clock_time(seconds: float, workload: Workload) -> str:
     """Return when that is: by the clock of the log, or counted from its first submission."""
-    if workload.epoch is None:
-        day, rest = divmod(seconds, DAY)
-        text = str(timedelta(seconds=round(rest, 3)))
-        return f"day {int(day) + 1}, {text}" if day else f"{text} after the first submission"
-    at = datetime.fromtimestamp(workload.epoch + seconds, UTC).astimezone(ZoneInfo(workload.zone or "UTC"))
-    return at.strftime("%a %Y-%m-%d %H:%M:%S")
+    if workload.epoch is None and seconds < DAY:
+        return f"{timedelta(seconds=round(seconds, 3))} after the first submission"
+    return clock_text(seconds, workload.epoch, workload.zone)
 
 
 def request_text(row: dict[str, Any]) -> str:

@@ -149,4 +149,4 @@ class SweepState:
         """Take the record of a finished cell."""
         self.finished.add(cell.key)
         self.measurements.add(case_words(cell.scenario), cell.seed, record, self.plan.study)
-        self.progress("cells", len(self.finished), len(self.finished) / len(self.wanted))
+        self.progress("simulating cells of the study", len(self.finished), len(self.finished) / len(self.wanted))

@@ -53,7 +53,7 @@ def train(means: Callable[..., Means], names: Sequence[str], policy: Policy, pro
     steps, found = len(static) + len(PLACEMENTS), list[Baseline]()
 
     def run(order: Any, placement: Any) -> None:  # noqa: ANN401
-        progress("baselines", len(found), len(found) / steps)
+        progress("simulating the built-in policies", len(found), len(found) / steps)
         found.append(Baseline(order, placement, means(order=order, placement=placement)))
 
     for name in static:
@@ -64,7 +64,7 @@ def train(means: Callable[..., Means], names: Sequence[str], policy: Policy, pro
             run(first, name)
     if not policy.preempts and (policy.order, policy.placement) not in {(b.order, b.placement) for b in found}:
         run(policy.order, policy.placement)
-    progress("baselines", len(found), 1.0)
+    progress("simulating the built-in policies", len(found), 1.0)
     return [*found, *(Baseline(name, PLACEMENT) for name in names if name in PREEMPTIVE)]
 
 

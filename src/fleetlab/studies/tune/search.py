@@ -38,12 +38,12 @@ def search(
         for trial in done:
             study.add_trial(_frozen(optuna, distributions, trial))
         for k in range(len(done), trials):
-            progress("trials", k, k / trials)
+            progress("searching: trials simulated", k, k / trials)
             params = first[k] if k < len(first) else _propose(optuna, study, space, len(first), seed * FAR + k)
             done.append(PolicyTrial(params, score(params)))
             journal.add(k, *done[-1])
             study.add_trial(_frozen(optuna, distributions, done[-1]))
-        progress("trials", trials, 1.0)
+        progress("searching: trials simulated", trials, 1.0)
         return done
 
 

@@ -110,11 +110,11 @@ class _Runs:
         """Simulate the held-out weeks, once for each policy."""
         means = {}
         for k, baseline in enumerate(baselines):
-            progress("held-out weeks", k, k / (len(baselines) + 1))
+            progress("judging policies on held-out weeks", k, k / (len(baselines) + 1))
             words = {"order": baseline.order, "placement": baseline.placement}
             means[baseline.name] = self._means(self._later, words)
         tuned = self._means(self._later, words_of(chosen.params))
-        progress("held-out weeks", len(baselines) + 1, 1.0)
+        progress("judging policies on held-out weeks", len(baselines) + 1, 1.0)
         return Verdict(tuned, means, baselines, chosen.value)
 
     def _name(self, first: Sequence[Params]) -> str:

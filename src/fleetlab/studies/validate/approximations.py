@@ -112,5 +112,5 @@ def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]
     lines = []
     for k, part in enumerate(work):
         lines += part(simulate, seed)
-        progress("approximations", k + 1, (k + 1) / len(work))
+        progress("comparing simulated waits with approximations", k + 1, (k + 1) / len(work))
     return lines

@@ -32,7 +32,7 @@ def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[L
         schedule = simulate(made.workload, made.cluster, placement=placement, warm_up="none")
         result = audit(as_trace(schedule), placement=placement)
         lines += [_violations(f"simulated by {placement}", result), *_again(f"simulated by {placement}", result)]
-        progress("audits", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
+        progress("auditing schedules", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
     lines += _log("built-in", audit(made), SAMPLED)
     if data is None:
         return lines, ["left out: audits of real logs: no folder of real traces was given (--data DIR)"]
@@ -49,7 +49,7 @@ def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[L
         notes.append("audit of PAI: the tail of the instance table has no requests: only nodes can be checked")
     else:
         notes.append(f"left out: audit of PAI: not in {data.name}: {pai.FOLDER}")
-    progress("audits", len(PLACEMENTS_AUDITED) + 3, 1.0)
+    progress("auditing schedules", len(PLACEMENTS_AUDITED) + 3, 1.0)
     return lines, notes
 
 
@@ -78,7 +78,9 @@ def _violations(name: str, result: Audit) -> Line:
 def _again(name: str, result: Audit) -> list[Line]:
     """Compare a schedule with its simulation under the same policy: they are equal."""
     rows = result.waits.filter(pl.col("class") == "all").iter_rows(named=True)
-    return [exactly(name, "mean wait when simulated again, s", row["recorded"], row["simulated"]) for row in rows]
+    return [
+        exactly(name, "mean wait when simulated again, s", row["recorded wait"], row["simulated wait"]) for row in rows
+    ]
 
 
 def _log(name: str, result: Audit, why: str) -> list[Line]:
@@ -87,7 +89,7 @@ def _log(name: str, result: Audit, why: str) -> list[Line]:
     waits = []
     for row in result.waits.iter_rows(named=True):
         # The interval is that of the difference: both waits are of the same jobs.
-        error = (row["difference high"] - row["difference"]) / NORMAL
-        mean = Statistic.symmetric(row["simulated"], error, math.inf)
-        waits.append(Line(name, f"mean wait, {row['class']}, s", row["recorded"], mean, why=why, counts=False))
+        error = (row["wait change high"] - row["wait change"]) / NORMAL
+        mean = Statistic.symmetric(row["simulated wait"], error, math.inf)
+        waits.append(Line(name, f"mean wait, {row['class']}, s", row["recorded wait"], mean, why=why, counts=False))
     return [count, *waits]

@@ -41,7 +41,7 @@ def compare(data: Path, *, seed: int, progress: Progress) -> list[Line]:
         for placement in places:
             ours = left.filter(pl.col("placement") == placement)["left"].to_list()
             lines.append(_line(name, placement, theirs[f"openb_pod_list_{name}", placement], ours))
-        progress("FGD's table", k + 1, (k + 1) / len(LISTS))
+        progress("packing as in FGD's published table", k + 1, (k + 1) / len(LISTS))
     return lines
 
 

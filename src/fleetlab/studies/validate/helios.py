@@ -42,7 +42,7 @@ def compare(*, seed: int, progress: Progress) -> list[Line]:
         for name, ratio in _ratios(seed_of("helios", seed, k)).items():
             ratios[name].append(ratio)
         passing.append(_passing(seed_of("helios", seed, k)))
-        progress("Helios", k + 1, (k + 1) / SEEDS)
+        progress("simulating policies on Helios", k + 1, (k + 1) / SEEDS)
     what = "mean JCT, FIFO over SJF"
     lines = [
         Line(f"Helios, no backfill, queueing as in {name}", what, PUBLISHED[name][1], mean_of_runs(values),

@@ -219,5 +219,5 @@ def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]
     lines = []
     for k, part in enumerate(work):
         lines += part()
-        progress("means", k + 1, (k + 1) / len(work))
+        progress("comparing simulated means with exact theory", k + 1, (k + 1) / len(work))
     return lines

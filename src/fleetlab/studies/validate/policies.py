@@ -60,7 +60,7 @@ def compare(*, seed: int, progress: Progress) -> list[Line]:
         for j, study in enumerate(studies):
             runs[-1] |= study(trace, one)
             done = k * len(studies) + j + 1
-            progress("policies on PAI", done, done / (SEEDS * len(studies)))
+            progress("simulating policies on PAI", done, done / (SEEDS * len(studies)))
     return [
         Line(p.case, name, p.number, mean_of_runs([run[name] for run in runs]), near=p.near, why=p.why, counts=p.counts)
         for name, p in PUBLISHED.items()

@@ -229,7 +229,7 @@ def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]
     lines = []
     for k, case in enumerate(cases):
         lines.append(case.line(simulate, seed))
-        progress("schedules", k + 1, (k + 1) / (len(cases) + len(PLACEMENTS_COMPARED)))
+        progress("comparing the schedules of both loops", k + 1, (k + 1) / (len(cases) + len(PLACEMENTS_COMPARED)))
     lines += [_first_of_equals(placement, simulate, seed) for placement in PLACEMENTS_COMPARED]
-    progress("schedules", len(lines), 1.0)
+    progress("comparing the schedules of both loops", len(lines), 1.0)
     return lines

@@ -142,7 +142,7 @@ def _real(data: Path | None, seed: int, progress: Progress) -> LinesAndNotes:
         else:
             some, more = log.compare(data, seed=seed)
             lines, notes = lines + some, notes + more
-        progress("real logs", k + 1, (k + 1) / len(logs))
+        progress("simulating real logs", k + 1, (k + 1) / len(logs))
     return lines, notes
 
 

@@ -162,7 +162,7 @@ def tables(source: SourceFile, intake: Intake) -> JobLog:
         jobs.append((record, line, *fields, *_gang(machines)))
     intake.read("jobs", record + 1)
     intake.reject("jobs", source.name, bad)
-    intake.progress("jobs", record + 1, 1.0)
+    intake.progress("reading jobs", record + 1, 1.0)
     text, number, either = pl.String, pl.Int64, pl.Boolean
     text_columns = dict.fromkeys(("jobid", "user", "vc", "status", "submitted_time"), text)
     return JobLog(

@@ -63,7 +63,7 @@ def synthesize(
     used = [c for c in frame.columns if c.startswith("used_")]
     source = f"synthesize:{name}"
     workload = Workload.of(frame.drop("assigned", *used), source=source, epoch=EPOCH + first, zone=ZONE)
-    progress("jobs", jobs, 1.0)
+    progress("synthesizing jobs", jobs, 1.0)
     return Trace(
         workload,
         Provenance("synthesize", name, {"jobs": jobs, "days": days, "constrained": constrained}, seed=seed),
@@ -100,20 +100,20 @@ def _checked_share(constrained: float) -> float:
 def _jobs(jobs: int, days: float, constrained: float, seed: int, progress: Progress) -> tuple[pl.DataFrame, float]:
     """Make each part from a stream of chance of its own, so that changing one leaves the others as they are."""
     who, when, how_long, ended, waited, *used, asked = np.random.default_rng(seed).spawn(9)
-    progress("shapes", 0, 0.0)
+    progress("drawing the requests of jobs", 0, 0.0)
     law = shapes()
     recurring = groups(jobs, law, who)
     group = np.repeat(np.arange(len(recurring.jobs)), recurring.jobs)
     shape = job_shapes(recurring, law, who)
-    progress("submissions", jobs, 0.3)
+    progress("drawing submission times", jobs, 0.3)
     submit = submissions(group, recurring.user[group], days, when)
     first = float(submit.min())
-    progress("runtimes", jobs, 0.4)
+    progress("drawing runtimes", jobs, 0.4)
     running, waiting = _open(jobs, ended)
     runtime, failed = sample_run_times(recurring, law, shape, ~(running | waiting), how_long)
-    progress("waits", jobs, 0.6)
+    progress("drawing waits", jobs, 0.6)
     wait = waits(law, shape, runtime, waited)
-    progress("usage", jobs, 0.7)
+    progress("drawing the usage of GPUs, CPUs and memory", jobs, 0.7)
     frame = pl.DataFrame(
         {
             "submit": submit - first,

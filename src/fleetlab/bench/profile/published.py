@@ -1,8 +1,10 @@
-"""Test the prediction for MIG slices on published tables of A100s: from the speed on one slice, the others.
+"""Errors of predicted speeds on MIG slices, held out, on published tables of A100s.
 
 The tables are MISO's (Li and others, SoCC 2022), ParvaGPU's (Lee and others, SC 2024) and MIGProfiler's (Zhang and
-others, 2023); they are not part of this project, but read if present. Speeds are relative to the largest
-slice. Only MISO reports memory utilization; for the others it is assumed to be 0, which is Amdahl's law.
+others, 2023); they are not part of this project, but read if present. Speeds are relative to the largest slice. Three
+predictions of a model's speed on a slice: the mean of the other models there (nothing of this model is known), Amdahl's
+law from its speed on a 2g slice, and SMs and memory from the same (only MISO reports memory utilization). Nothing of
+the held-out model is used otherwise; the limits of its errors are the P90 of the other models in the same table.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +20,8 @@ import numpy as np
 import polars as pl
 
 from fleetlab.bench.profile.slice_model import GpuSlice
-from fleetlab.core import DeviceError
-from fleetlab.sharing.mig.profiles import mig_gpu
+from fleetlab.core import DeviceError, Provenance, Result
+from fleetlab.sharing.mig.models import mig_gpu
 from fleetlab.stats import Floats, bootstrap_units
 
 ANCHOR = 2  # compute slices of the one that is measured
@@ -28,6 +31,11 @@ PARTS = {
     for p in mig_gpu("A100-40").profiles
     if not p.media and p.name != "1g.10gb"
 }
+CONFIDENCE = 0.9  # of the limits
+NOTES = (
+    "errors are relative to the published speed; intervals are 95 %, by bootstrap over models",
+    "`within`: held-out speeds whose error is at most the P90 of the other models",
+)
 MEMORY = {"40": 7, "20": 3, "10": 2, "5": 1}  # GB of a slice in MIGProfiler's first tables
 
 
@@ -39,31 +47,82 @@ class Setting(NamedTuple):
     memory: float | None
 
 
-def against(folder: Path, *, seed: int = 0) -> pl.DataFrame:
-    """Errors of predictions from the speed on a 2g slice, by table and formula."""
-    rows = []
-    for source, settings in (
-        ("MISO", miso(folder)),
-        ("ParvaGPU", parvagpu(folder)),
-        ("MIGProfiler", migprofiler(folder)),
-    ):
-        rows.append({"table": source, "formula": "Amdahl", **_errors(misses(settings, memory=False), seed=seed)})
-        if any(setting.memory is not None for setting in settings):
-            errors = _errors(misses(settings, memory=True), seed=seed)
-            rows.append({"table": source, "formula": "SMs and memory", **errors})
-    return pl.DataFrame(rows)
+class Miss(NamedTuple):
+    """One held-out speed: its model, compute slices, and the relative error of its prediction."""
+
+    model: str
+    slices: int
+    error: float
 
 
-def misses(settings: Sequence[Setting], *, memory: bool) -> dict[str, list[float]]:
-    """Relative errors of the other slices, by model."""
-    relative: dict[str, list[float]] = {}
+@dataclass(frozen=True, slots=True)
+class PublishedCheck(Result):
+    """Held-out errors, by table and formula, and by profile."""
+
+    frames: dict[str, pl.DataFrame]
+    provenance: Provenance
+    notes: tuple[str, ...] = NOTES
+
+
+def check_published(folder: Path, *, seed: int = 0) -> PublishedCheck:
+    """Held-out errors of predicted speeds on the published tables in a folder."""
+    by_table, by_profile = [], []
+    for source, settings in _tables(folder).items():
+        for formula, missed in _formulas(settings).items():
+            about = {"table": source, "formula": formula}
+            by_table.append(about | _errors(missed, seed=seed) | _within(missed))
+            for g in sorted({miss.slices for miss in missed}):
+                some = [miss for miss in missed if miss.slices == g]
+                by_profile.append(about | {"profile": f"{g}g"} | _errors(some, seed=seed) | _within(some))
+    frames = {"tables": pl.DataFrame(by_table), "profiles": pl.DataFrame(by_profile)}
+    return PublishedCheck(frames, Provenance("bench mig published", str(folder), {"seed": seed}))
+
+
+def _tables(folder: Path) -> dict[str, list[Setting]]:
+    return {"MISO": miso(folder), "ParvaGPU": parvagpu(folder), "MIGProfiler": migprofiler(folder)}
+
+
+def _formulas(settings: Sequence[Setting]) -> dict[str, list[Miss]]:
+    found = {"mean of other models": list(from_others(settings)), "Amdahl": list(misses(settings, memory=False))}
+    if any(setting.memory is not None for setting in settings):
+        found["SMs and memory"] = list(misses(settings, memory=True))
+    return found
+
+
+def misses(settings: Sequence[Setting], *, memory: bool) -> Iterable[Miss]:
+    """Errors on the other slices, each predicted from the speed on a 2g slice."""
     for model, speeds, busy in settings:
         if ANCHOR not in speeds:
             continue
         others = {g: speed for g, speed in speeds.items() if g not in (ANCHOR, 7)}
         predicted = from_one(speeds[ANCHOR], PARTS[ANCHOR], (busy or 0.0) * memory, [PARTS[g] for g in others])
-        relative.setdefault(model, []).extend(abs(predicted[PARTS[g].name] / speed - 1) for g, speed in others.items())
-    return relative
+        yield from (Miss(model, g, abs(predicted[PARTS[g].name] / speed - 1)) for g, speed in others.items())
+
+
+def from_others(settings: Sequence[Setting]) -> Iterable[Miss]:
+    """Errors of the mean over the other models, whose settings count equally for each model."""
+    by: dict[int, dict[str, list[float]]] = {}
+    for model, speeds, _ in settings:
+        for g, speed in speeds.items():
+            by.setdefault(g, {}).setdefault(model, []).append(speed)
+    for g, models in by.items():
+        if g in (ANCHOR, 7):
+            continue
+        for model, speeds_here in models.items():
+            others = [float(np.mean(speed)) for other, speed in models.items() if other != model]
+            if others:
+                yield from (Miss(model, g, abs(float(np.mean(others)) / speed - 1)) for speed in speeds_here)
+
+
+def _within(missed: Sequence[Miss]) -> dict[str, Any]:
+    """Fraction of held-out speeds within the P90 error of the other models."""
+    inside = []
+    for model in dict.fromkeys(miss.model for miss in missed):
+        others = [miss.error for miss in missed if miss.model != model]
+        if others:
+            limit = float(np.quantile(others, CONFIDENCE))
+            inside += [miss.error <= limit for miss in missed if miss.model == model]
+    return {"within": sum(inside) / len(inside) if inside else None}
 
 
 def from_one(speed: float, known: GpuSlice, memory: float, parts: Sequence[GpuSlice]) -> dict[str, float]:
@@ -81,9 +140,10 @@ def from_one(speed: float, known: GpuSlice, memory: float, parts: Sequence[GpuSl
     return {p.name: 1 / (1 - shared + (shared - bound) / p.sms + bound / p.memory) for p in parts}
 
 
-def _errors(by_model: dict[str, list[float]], *, seed: int) -> dict[str, Any]:
+def _errors(missed: Sequence[Miss], *, seed: int) -> dict[str, Any]:
     """Median, mean and P90 of the errors with bootstrap intervals over models, whose settings are correlated."""
-    rows = [np.array(off) for off in by_model.values() if off]
+    models = dict.fromkeys(miss.model for miss in missed)
+    rows = [np.array([miss.error for miss in missed if miss.model == model]) for model in models]
     summary: dict[str, Any] = {"models": len(rows), "speeds": sum(map(len, rows))}
     for name, of in (("median", np.median), ("mean", np.mean), ("p90", lambda x: np.quantile(x, 0.9))):
 

@@ -1,8 +1,7 @@
-"""Draw docs/picture.svg: jobs an hour over a week, as published and as built in. Run from the checkout."""
+"""Draw docs/images/week.svg: jobs an hour over a week, as published and as built in."""
 
 from importlib.resources import files
 from json import loads
-from pathlib import Path
 
 import numpy as np
 
@@ -60,7 +59,3 @@ def draw() -> str:
         x = LEFT + (k + 0.5) * (WIDTH - LEFT - 12) / 7
         parts.append(f'<text x="{x:.0f}" y="{HEIGHT - 12}" text-anchor="middle">{day}</text>')
     return "\n".join([*parts, line(week, top, "published"), line(made, top, "built"), "</svg>\n"])
-
-
-if __name__ == "__main__":
-    Path(__file__).with_name("picture.svg").write_text(draw(), "utf-8")

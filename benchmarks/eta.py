@@ -1,0 +1,157 @@
+"""How often the intervals of `fleetlab eta` hold, walking forward over a log, and where coverage is lost.
+
+    python -m benchmarks.eta builtin:20000 --words "load=0.4 nodes=-80%" --asks 500
+    python -m benchmarks.eta plain-1 plain-2 --asks 200              # folders of traces: each, and all together
+    python -m benchmarks.eta builtin:20000 --words "load=0.4 nodes=-80%" --asks 150 --oracle
+
+`--oracle` tells replays the truth of run times, of arrivals, or of both: what is lost then is not lost by the other.
+`--independent 3000` is a simulated log with a known law: Poisson arrivals, exponential run times by user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from fleetlab import Cluster, Scenario, Workload
+from fleetlab.core.censoring import Floats
+from fleetlab.core.resample import Ints, ahead
+from fleetlab.studies.eta.history import History
+from fleetlab.studies.eta.jobs import Arrivals, Known, Present
+from fleetlab.studies.eta.judge import (
+    CALIBRATED,
+    CLASS,
+    LIMITS,
+    REPLAY,
+    WARM_UP,
+    answered,
+    covered,
+    drawn_rows,
+    pinball,
+)
+from fleetlab.studies.eta.question import history_of
+from fleetlab.studies.eta.replay import play, quantiles
+from fleetlab.studies.eta.run_times import RunTimes
+
+LEVELS = {1: 0.1, 2: 0.5, 3: 0.9}
+
+
+@dataclass(frozen=True, eq=False)
+class TrueRunTimes:
+    """Run times as they were."""
+
+    history: History
+
+    def draw(self, rows: Ints, elapsed: Floats, draws: int, rng: np.random.Generator) -> Floats:
+        """Return how long each job ran, as often as wanted."""
+        ran = (self.history.end - self.history.start)[rows]
+        return np.repeat(np.maximum(ran, elapsed)[:, None], draws, axis=1)
+
+
+def true_arrivals(history: History, row: int) -> Arrivals:
+    """Return what did come after a job."""
+
+    def come(came: Floats, at: float, length: float, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        later = np.flatnonzero((history.submit >= at) & (history.submit < at + length))
+        later = later[later > row]
+        return later, np.maximum(history.submit[later] - at, 0.0)
+
+    return come
+
+
+def random_jobs(count: int, load: float = 0.95, seed: int = 1) -> Workload:
+    """Return Poisson arrivals of 1 to 8 GPUs, for 12 nodes of 8, with exponential run times by user."""
+    rng = np.random.default_rng(seed)
+    gpus, user = rng.choice([1, 2, 4, 8], count, p=[0.5, 0.2, 0.15, 0.15]), rng.integers(0, 10, count)
+    runtime = (1800 * np.exp(rng.normal(0, 1, 10)))[user] * rng.exponential(1, count)
+    submit = np.cumsum(rng.exponential(np.mean(gpus * runtime) / (load * 96), count))
+    frame = {"submit": submit - submit[0], "runtime": runtime, "gpu_milli": gpus * 1000, "user": user.astype(str)}
+    return Workload.of(pl.DataFrame(frame), source="independent jobs")
+
+
+def small_cluster(count: int, gpus: int = 8) -> Cluster:
+    """Return so many nodes of A100s."""
+    names = {"node": [f"n{k}" for k in range(count)], "gpus": [gpus] * count, "gpu_type": ["A100"] * count}
+    return Cluster.of(pl.DataFrame(names), source="by hand")
+
+
+def row_of(name: str, answer: Floats, truth: Floats) -> str:
+    """Return coverage and loss as a row of a table."""
+    shares = [covered(answer, truth, low, high) for low, high in ((1, 3), (0, 4))]
+    loss = np.mean([pinball(answer[:, k], truth, level).mean() for k, level in LEVELS.items()])
+    said = " | ".join(f"{100 * s.value:.1f} % ({100 * s.low:.0f} to {100 * s.high:.0f})" for s in shares)
+    sides = f"{100 * (truth < answer[:, 1] - 1e-6).mean():.0f} / {100 * (truth > answer[:, 3] + 1e-6).mean():.0f} %"
+    width = float(np.median(answer[:, 3] - answer[:, 1]))
+    return f"| {name} | {len(truth)} | {said} | {sides} | {width:.0f} | {loss:.1f} |"
+
+
+def decompose(scenario: Scenario, history: History, rows: Ints, replays: int) -> Iterator[str]:
+    """Yield a row for each of what may be known: run times, arrivals, both, none."""
+    classes = RunTimes(history)
+    for true_times in (True, False):
+        for true_coming in (True, False):
+            answer = np.zeros((len(rows), 5))
+            for k, row in enumerate(rows.tolist()):
+                snapshot = history.at(float(history.submit[row]), row)
+                known: Known = TrueRunTimes(history) if true_times else classes.known(snapshot)
+                coming = true_arrivals(history, row) if true_coming else ahead
+                count = 1 if true_times and true_coming else replays
+                found = play(Present(scenario, snapshot, known, count, scenario.seed + row, coming), np.array([row]))
+                answer[k] = quantiles(np.minimum(found.of(row), found.horizon))
+            truth = history.wait[rows]
+            off = np.abs(answer[:, 2] - truth)
+            name = f"run times {'true' if true_times else 'drawn'}, arrivals {'true' if true_coming else 'drawn'}"
+            within = f"median within 10 %: {100 * (off <= 0.1 * truth + 1).mean():.0f} %"
+            yield f"{row_of(name, answer, truth)} {within}"
+
+
+def main() -> None:
+    """Print a table."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("traces", nargs="*")
+    options.add_argument("--words", default="", help="of the scenario, such as: load=0.4 backfill=easy")
+    options.add_argument("--asks", type=int, default=200)
+    options.add_argument("--replays", type=int, default=19)
+    options.add_argument("--oracle", action="store_true")
+    options.add_argument("--independent", type=int, default=0, metavar="JOBS")
+    options.add_argument("--save", metavar="FOLDER", help="keep answers and truth of each trace as an .npz file")
+    given = options.parse_args()
+    words = dict(word.split("=", 1) for word in given.words.split())
+    scenarios = {name: Scenario.of(name, **words) for name in given.traces}
+    if given.independent:
+        scenarios["independent jobs"] = Scenario.of(random_jobs(given.independent), small_cluster(12))
+    every: dict[str, list[Floats]] = {}
+    print("| by | asks | 80 % covers | 95 % covers | below P10 / above P90 | width of 80 %, s | pinball loss, s |")
+    for name, scenario in scenarios.items():
+        begin, history = time.process_time(), history_of(scenario, "auto")
+        rows = drawn_rows(history, given.asks, scenario.seed)
+        rows = rows[~(history.start[rows] <= history.submit[rows])]
+        usual = f"median wait {np.median(history.wait[rows]):.0f} s"
+        print(f"-- {name} {given.words}: {len(rows)} asks, {usual}", flush=True)
+        if given.oracle:
+            for line in decompose(scenario, history, rows, given.replays):
+                print(line, flush=True)
+            continue
+        answers, truth = answered(scenario, history, rows, given.replays), history.wait[rows]
+        if given.save:
+            file = Path(given.save) / f"{name} {given.words}.npz".replace("/", "-")
+            np.savez(file, allow_pickle=False, rows=rows, at=history.submit[rows], truth=truth, **answers)
+        for kind in (REPLAY, CALIBRATED, CLASS, LIMITS):
+            every.setdefault(kind, []).append(answers[kind][WARM_UP:])
+            print(row_of(kind, answers[kind][WARM_UP:], truth[WARM_UP:]), flush=True)
+        every.setdefault("truth", []).append(truth[WARM_UP:])
+        print(f"   {(time.process_time() - begin) / len(rows):.2f} CPU s an ask", flush=True)
+    if len(scenarios) > 1 and not given.oracle:
+        print("-- all together")
+        for kind in (REPLAY, CALIBRATED, CLASS, LIMITS):
+            print(row_of(kind, np.concatenate(every[kind]), np.concatenate(every["truth"])))
+
+
+if __name__ == "__main__":
+    main()

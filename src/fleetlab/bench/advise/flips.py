@@ -1,0 +1,120 @@
+"""When advice flips: the same work at another pace or in other numbers, as measured, or predicted from pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fleetlab.bench.advise.choice import ModeChoice, choose_mode
+from fleetlab.bench.advise.goals import AdviceGoal
+from fleetlab.bench.advise.mix import AskedMix, busy_alone, changed, mix_of
+from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.profile.groups import growing_waits
+from fleetlab.bench.profile.pairs import SpeedTable
+from fleetlab.bench.results.cells import mix_name
+from fleetlab.core import DeviceError
+
+MOST = 4  # tenants more than in the mix for which speeds are predicted
+
+
+def neighbors(
+    f: Findings, goal: AdviceGoal, asked: AskedMix, margin: float
+) -> Iterator[tuple[AskedMix, str, ModeChoice]]:
+    """Measured mixes of the same work at another pace or in other numbers, and the best mode of each."""
+    mixes = {mix: f.mixes.names[mix] for mix in f.mixes.stp.mixes()}
+    for s in f.served_tenants:
+        mix = mix_of(s.tenant, s.background)
+        mixes.setdefault(mix, tuple(sorted([s.tenant, *_background(f, s.background)])))
+    for mix, names in mixes.items():
+        if mix not in asked.mixes and (what := changed(f.gathered, asked.names, names)):
+            other = AskedMix(mix, (mix,), len(names), "measured", names)
+            try:
+                made = choose_mode(goal.values(f, other), margin)
+            except DeviceError:  # not measured for this goal
+                continue
+            if made is not None:
+                yield other, what, made
+
+
+def _background(f: Findings, words: str) -> list[str]:
+    known = {mix_name([name]): name for name in f.gathered.kinds}
+    names: list[str] = []
+    for part in words.split(" + "):
+        count, _, name = part.rpartition(" ")
+        names += [known.get(name, name)] * (int(count) if count.isdigit() else 1)
+    return [name for name in names if name != "nothing"]
+
+
+def flip_rows(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) -> list[dict[str, Any]]:
+    """One row per neighbor: its best mode, and whether that is another than the advice."""
+    rows = []
+    for other, what, made in neighbors(f, goal, asked, here.margin):
+        flips = made.best not in here.level and not set(made.level) & set(here.level)
+        gain = made.ratio(made.modes[1]).value - 1
+        about = {"mix": other.words, "changed": what, "best": made.best, "verdict": made.verdict, "margin": gain}
+        rows.append(about | {"flips": flips, "kind": "measured", "tenants": other.tenants})
+    rows += list(_predicted(f, goal, asked, here))
+    return sorted(rows, key=lambda row: (not row["flips"], row["kind"], row["tenants"], row["mix"]))
+
+
+def _predicted(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) -> Iterator[dict[str, Any]]:
+    """More copies of the last tenant, from its speed beside each: waits add up, and grow in company.
+
+    Under time slicing and MPS without limits, for throughput, the slowest tenant and cost.
+    """
+    if goal.name not in ("throughput", "worst", "cost") or asked.basis != "measured":
+        return
+    tables = {mode: made for mode in ("time-slicing", "mps") if (made := _table(f, mode, asked.names))}
+    known = {len(f.mixes.names[mix]) for mix in f.mixes.stp.mixes() if set(f.mixes.names[mix]) == set(asked.names)}
+    if len(tables) < 2:
+        return
+    for more in range(1, MOST + 1):
+        names = (*asked.names, *[asked.names[-1]] * more)
+        if len(names) in known:
+            continue
+        total = {mode: _total(table, names, goal.name) for mode, table in tables.items()}
+        ranked = sorted(total, key=lambda mode: -total[mode])
+        gain = total[ranked[0]] / total[ranked[1]] - 1
+        # Modes with limits are not predicted, so advice for one of them is not known to flip.
+        flips = here.best in tables and ranked[0] not in here.level and gain > here.margin
+        about = {"mix": mix_name(list(names)), "changed": f"{len(names)} tenants instead of {asked.tenants}"}
+        about |= {"best": ranked[0], "verdict": "predicted", "margin": gain}  # type: ignore[dict-item]
+        yield about | {"flips": flips, "kind": "predicted", "tenants": len(names)}
+
+
+def _table(f: Findings, mode: str, names: tuple[str, ...]) -> SpeedTable | None:
+    """Speeds of these tenants beside each other in a mode; None if a pair is missing."""
+    works = dict.fromkeys(names)
+    pairs = {(a, b): f"{a} | {b}" for a in works for b in works}
+    if any(mode not in f.mixes.progress.modes(pair) for pair in pairs.values()):
+        return None
+    speed = {pair: f.mixes.progress.mean(mode, name).value for pair, name in pairs.items()}
+    busy = {name: busy_alone(f.gathered, name) for name in works}
+    return SpeedTable(speed, {name: _alone(f, mode, name) for name in works}, busy)
+
+
+def _alone(f: Findings, mode: str, name: str) -> float:
+    """Speed alone in a mode, relative to alone without MPS; 1 if it was not measured."""
+    cells = [m.tenants[0] for m in f.gathered.meetings if m.mode == mode and m.names == (name,)]
+    made = [t.progress for t in cells if t.progress]
+    return sum(made) / len(made) if made else 1.0
+
+
+def _total(table: SpeedTable, names: tuple[str, ...], goal: str) -> float:
+    among = growing_waits(table)
+    speeds = []
+    for k, name in enumerate(names):
+        speeds.append(among(name, names[:k] + names[k + 1 :]))
+    return min(speeds) if goal == "worst" else sum(speeds)
+
+
+def flip_sentences(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Flips in words: each that was measured, and the first that is predicted for a mode."""
+    predicted = set()
+    for row in rows:
+        if row["flips"] and (row["kind"] == "measured" or row["best"] not in predicted):
+            predicted |= {row["best"]} if row["kind"] == "predicted" else set()
+            how = " (predicted from pairs)" if row["kind"] == "predicted" else ""
+            better = f"{row['mix']}, {100 * row['margin']:.0f} % better there than the next"
+            yield f"It flips to {mode_name(row['best'])} with {row['changed']}{how}: {better}."

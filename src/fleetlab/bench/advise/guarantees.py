@@ -1,0 +1,67 @@
+"""What each mode guarantees to a tenant, whatever its neighbors do: by NVIDIA's documentation, and as probes found.
+
+Sources: docs.nvidia.com/deploy/mps (memory protection, limits, error containment), docs.nvidia.com/datacenter/tesla/
+mig-user-guide (isolation of instances), the GPU operator's guide to time slicing (no memory or fault isolation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fleetlab.bench.isolation.guarantees import measured_guarantees
+from fleetlab.bench.isolation.result import read_probes
+
+YES, NO = "yes", "no"
+
+
+class Guarantee(NamedTuple):
+    """One guarantee: what holds in each mode; `limits` is MPS with limits for each tenant."""
+
+    name: str
+    time_slicing: str
+    mps: str
+    limits: str
+    mig: str
+
+
+GUARANTEES = (
+    Guarantee("memory of others cannot be read or written", YES, YES, YES, YES),
+    Guarantee("others cannot take its memory", NO, NO, "yes, with a memory limit", YES),
+    Guarantee("others cannot take its SMs", NO, NO, "no: a limit caps each, it reserves nothing", YES),
+    Guarantee("others cannot take its memory bandwidth and cache", NO, NO, NO, YES),
+    Guarantee("an error of another does not end it", "not guaranteed", NO, NO, YES),
+)
+
+
+def column(mode: str) -> str:
+    """The column of a measured mode: `mps@50` is MPS with limits."""
+    if mode.startswith("mig"):
+        return "mig"
+    if mode.startswith("mps"):
+        return "limits" if any(mark in mode for mark in "@~") else "mps"
+    return "time_slicing"
+
+
+def guaranteed(mode: str) -> int:
+    """How many of them a mode gives."""
+    return sum(getattr(one, column(mode)).startswith(YES) for one in GUARANTEES)
+
+
+MEASURED = {"mps-limited": "mps@50"}  # modes of the probes by their name in a suite; the others have the same
+
+
+def probe_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """What `bench isolation` found in a folder: one row per mode and guarantee."""
+    for found in sorted(folder.rglob("probes.jsonl*")):
+        _, cells = read_probes(found.parent)
+        for one in measured_guarantees(cells):
+            mode = MEASURED.get(one.mode, one.mode)
+            yield {"mode": mode, "guarantee": one.guarantee, "verdict": one.verdict, "found": one.says}
+
+
+def guarantee_rows(modes: list[str]) -> Iterator[dict[str, Any]]:
+    """One row per guarantee, one column per mode."""
+    for one in GUARANTEES:
+        yield {"guarantee": one.name} | {mode: getattr(one, column(mode)) for mode in modes}

@@ -1,0 +1,140 @@
+"""The mix that advice is asked for: tenants by name, by their command, or by the class of a job of a log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.folders import BASELINE
+from fleetlab.bench.analysis.suite_data import SuiteData
+from fleetlab.bench.profile.build import CLASSES, LIGHT, MEDIUM
+from fleetlab.bench.results.cells import mix_name
+from fleetlab.core import DeviceError
+from fleetlab.core.names import lookup
+
+FEED = ("rest", "poisson")  # settings that say how often a tenant steps, not what a step is
+OTHER_MODES = "measure it in two modes: `fleetlab bench suite mine.toml --out FOLDER/mine`"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedMix:
+    """A requested mix, and the measured mixes that answer for it."""
+
+    words: str
+    mixes: tuple[str, ...]  # names of measured mixes
+    tenants: int
+    basis: str  # `measured` as such, or mixes of the same kind or class
+    names: tuple[str, ...]  # tenants of the first of them
+
+
+def asked_mix(f: Findings, words: str) -> AskedMix:
+    """Find the mixes: the mix itself, else those of its classes, else those of its kind."""
+    parts = _parts(words)
+    each = [_tenants(f.gathered, part) for part in parts]
+    exact = dict.fromkeys(mix_name(sorted(names)) for names in product(*each))
+    names = tuple(sorted(next(product(*each))))
+    if measured := [mix for mix in exact if len(_modes(f, mix)) > 1]:
+        basis = "measured" if len(exact) == 1 else f"{len(measured)} measured mixes of these classes"
+        return AskedMix(words, tuple(measured), len(parts), basis, _names(f, measured[0]))
+    kind = f.gathered.kind(names)
+    alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
+    if not alike:
+        msg = f"not measured in two modes: {mix_name(list(names))}, nor any other mix of its kind ({kind})"
+        raise DeviceError(msg, hint=OTHER_MODES)
+    return AskedMix(words, tuple(alike), len(parts), f"{len(alike)} mixes of its kind: {kind}", _names(f, alike[0]))
+
+
+def _modes(f: Findings, mix: str) -> list[str]:
+    """Modes in which a mix was measured, also with requests on a schedule."""
+    served = {s.mode for s in f.served_tenants if mix_of(s.tenant, s.background) == mix}
+    return sorted({*f.mixes.stp.modes(mix), *served})
+
+
+def mix_of(tenant: str, background: str) -> str:
+    """Name of the mix of a served tenant and its background."""
+    others = [] if background == "nothing" else _parts(background.replace(" + ", ","))
+    return mix_name(sorted([tenant, *others]))
+
+
+def _names(f: Findings, mix: str) -> tuple[str, ...]:
+    return f.mixes.names.get(mix) or tuple(sorted(_parts(mix.replace(" + ", ","))))
+
+
+def _parts(words: str) -> list[str]:
+    """Read `train, 2 serve` as train, serve, serve."""
+    parts: list[str] = []
+    for word in filter(None, (part.strip() for part in words.split(","))):
+        count = re.fullmatch(r"(\d+) +(.+)|(.+?) *[x*] *(\d+)", word)
+        times = int(count[1] or count[4]) if count else 1
+        if not 1 <= times <= 100:
+            msg = f"not a number of tenants: {word}"
+            raise DeviceError(msg)
+        parts += [count[2] or count[3] if count else word] * times
+    if not parts:
+        msg = "which mix? no tenant is named"
+        raise DeviceError(msg, hint='--mix "train, serve", with the names of the plan that measured them')
+    return parts
+
+
+def _tenants(g: SuiteData, word: str) -> list[str]:
+    """Tenants that a word means: one by name, by workload or command, or all of a class."""
+    if word in g.kinds:
+        return [word]
+    if word in CLASSES and (found := [name for name in g.kinds if name in g.alone and class_of(g, name) == word]):
+        return found
+    about = {name: json.loads(text) for name, text in g.settings.items() if name in g.kinds}
+    if found := [name for name, a in about.items() if word in (a.get("work"), a.get("command"), a.get("callable"))]:
+        return found[:1]
+    if " " in word or "/" in word:
+        msg = f"not measured: `{word}`"
+        raise DeviceError(msg, hint=f'[tenant.mine] with command = "{word}" in a plan; {OTHER_MODES}')
+    classes = [name for name in CLASSES if any(class_of(g, t) == name for t in g.alone)]
+    return [lookup("tenant", word, [*sorted(g.kinds), *classes], error=DeviceError)]
+
+
+def class_of(g: SuiteData, name: str) -> str:
+    """The class of a tenant by its utilization alone, as a speed profile has it."""
+    busy = busy_alone(g, name)
+    return CLASSES[(busy >= LIGHT) + (busy >= MEDIUM)]
+
+
+def busy_alone(g: SuiteData, name: str) -> float:
+    """The lower of the share of time in steps and of the GPU's utilization."""
+    cells = [m for m in g.meetings if m.names == (name,) and m.mode == BASELINE]
+    under_way = [m.tenants[0].about.get("busy", 1.0) for m in cells] or [1.0]
+    util = [m.gpu["util"] / 100 for m in cells if m.gpu.get("util") is not None] or [1.0]
+    return float(min(np.median(under_way), np.median(util)))
+
+
+# --- mixes that differ in how often tenants step, or in their number --------------------------------------------------
+
+
+def base(g: SuiteData, name: str) -> str:
+    """What a step of a tenant is, whatever its pace: two tenants with the same base differ in pauses or rate."""
+    about: dict[str, Any] = json.loads(g.settings.get(name, json.dumps({"work": name})))
+    return json.dumps({k: v for k, v in about.items() if k not in FEED}, sort_keys=True)
+
+
+def changed(g: SuiteData, asked: tuple[str, ...], other: tuple[str, ...]) -> str | None:
+    """What is different in another mix of the same work; None if it has other work or is the same."""
+    mine, theirs = ([base(g, name) for name in names] for names in (asked, other))
+    if set(mine) != set(theirs) or Counter(asked) == Counter(other):
+        return None
+    words = [f"{len(other)} tenants instead of {len(asked)}"] if len(other) != len(asked) else []
+    words += [pace(g, name) for name in dict.fromkeys(other) if name not in asked]
+    return ", ".join(words) or "other numbers of each"
+
+
+def pace(g: SuiteData, name: str) -> str:
+    """How often a tenant steps."""
+    about = json.loads(g.settings.get(name, "{}"))
+    if rate := about.get("poisson"):
+        return f"{name}: {rate:g} requests per second"
+    return f"{name}: busy {100 * busy_alone(g, name):.0f} % of the time"

@@ -1,0 +1,213 @@
+"""Advice for one mix and one goal, as a result: one page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.bench.advise.choice import ModeChoice, choose_mode
+from fleetlab.bench.advise.costs import cost_rows
+from fleetlab.bench.advise.flips import flip_rows, flip_sentences
+from fleetlab.bench.advise.goals import GOALS, is_apart, shown_unit
+from fleetlab.bench.advise.guarantees import guarantee_rows, guaranteed, probe_rows
+from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_of
+from fleetlab.bench.advise.settings import setting_rows
+from fleetlab.bench.analysis.findings import Findings, collect_findings
+from fleetlab.bench.analysis.folders import suites
+from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.result import REHEARSAL
+from fleetlab.bench.analysis.scale import TailGoal
+from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
+from fleetlab.bench.analysis.wording import capital, join_words, number
+from fleetlab.bench.results.cells import table
+from fleetlab.core import DeviceError, Estimate, Figure, Provenance, Result
+from fleetlab.core.names import lookup
+
+ISOLATION = "isolation"
+GOAL_NAMES = (*GOALS, ISOLATION)
+MARGIN = 0.05  # relative difference that does not matter
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BenchAdvice(Result):
+    """The mode to choose, and why."""
+
+    mode: str
+    verdict: str  # better, no difference, not known, or by guarantee
+    answers: tuple[str, ...]
+    unit: str
+    frames: dict[str, pl.DataFrame]
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> list[Estimate]:
+        """The goal by mode."""
+        rows = self.frames["choice"].filter(pl.col("value").is_not_null()).iter_rows(named=True)
+        return [Estimate(mode_name(r["mode"]), r["value"], *_ends(r), self.unit) for r in rows]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The decision, what it rests on, and when it flips."""
+        return self.answers
+
+    def figures(self) -> dict[str, Figure]:
+        """The goal by mode, with intervals."""
+        rows = self.frames["choice"].filter(pl.col("value").is_not_null())
+        if rows.is_empty():
+            return {}
+        names = [mode_name(mode) for mode in rows["mode"]]
+        ends = [_ends(row) for row in rows.iter_rows(named=True)]
+        points = pl.DataFrame(
+            {"x": names, "y": rows["value"], "low": [e[0] for e in ends], "high": [e[1] for e in ends]}
+        )
+        goal = str(self.provenance.settings["goal"])
+        return {goal: Figure(f"{goal} by mode", "dots", points, "mode", self.unit, self.answers[0])}
+
+
+def _ends(row: dict[str, Any]) -> tuple[float, float]:
+    low, high = row["value_low"], row["value_high"]
+    return (math.nan if low is None else low, math.nan if high is None else high)
+
+
+def advise(
+    folder: Path | str,
+    *,
+    mix: str,
+    goal: str = "throughput",
+    price: float | None = None,
+    margin: float = MARGIN,
+) -> BenchAdvice:
+    """Advise on a mix of tenants that were measured in a folder of suites.
+
+    `mix` names tenants, classes (light, medium, heavy) or measured commands, such as `train, 2 serve`; `goal` is
+    throughput, worst, p99, cost, energy or isolation; `price` is per GPU hour. Modes that differ by less than `margin`
+    are equivalent, if two one-sided tests say so.
+    """
+    folder = Path(folder)
+    lookup("goal", goal, GOAL_NAMES, error=DeviceError)
+    if not 0 < margin < 1:
+        msg = f"not a margin of equivalence: {margin}"
+        raise DeviceError(msg, hint="a relative difference above 0 and below 1, such as 0.05")
+    if price is not None and not (math.isfinite(price) and price >= 0):
+        msg = f"not a price of a GPU hour: {price}"
+        raise DeviceError(msg, hint="a number of at least 0, such as --price 3.5")
+    f = collect_findings(collect_suites(suites(folder)), price=price, goal=TailGoal())
+    asked = asked_mix(f, mix)
+    settings = {"card": f.gathered.gpu_name, "mix": mix, "goal": goal, "price": price, "margin": margin}
+    provenance = Provenance("bench advise", folder.name, settings)
+    made = _isolation(f, asked) if goal == ISOLATION else _measured(f, asked, goal, margin)
+    choice, answers, frames, unit = made
+    mode, verdict = choice
+    frames |= {
+        "settings": table(setting_rows(f, mode, asked.names)),
+        "costs": table(row for one in asked.mixes[:1] for row in cost_rows(f, one, price)),
+        "guarantees": table(guarantee_rows(sorted({*_modes(f, asked), "mig"}, key=mode_order))),
+    }
+    if probed := list(probe_rows(folder)):
+        frames["isolation"] = table(probed)
+        answers += _probed(probed) if goal == ISOLATION else []
+    head = (REHEARSAL,) if f.gathered.rehearsal else ()
+    return BenchAdvice(mode, verdict, (*head, *answers), unit, frames, provenance, tuple(_notes(f, asked)))
+
+
+Made = tuple[tuple[str, str], list[str], dict[str, pl.DataFrame], str]
+
+
+def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
+    goal = GOALS[name]
+    values = goal.values(f, asked)
+    choice = choose_mode(values, margin)
+    if choice is None:
+        msg = f"{name} is not known in two modes: {asked.words}"
+        hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
+        raise DeviceError(msg, hint=hint)
+    unit = shown_unit(goal, values)
+    flips = flip_rows(f, goal, asked, choice)
+    answers = [
+        capital(f"{asked.words}, {name}: {choice.sentence()}."),
+        f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
+        *flip_sentences(flips),
+    ]
+    if not any(row["flips"] for row in flips):
+        answers.append(_no_flip(flips))
+    frames = {"choice": table(choice.rows()), "flips": table(flips, FLIPS)}
+    return (choice.best, choice.verdict), answers, frames, unit
+
+
+FLIPS = {"mix": pl.String, "changed": pl.String, "best": pl.String, "verdict": pl.String, "flips": pl.Boolean}
+
+
+def _listed(choice: ModeChoice) -> str:
+    return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
+
+
+def _no_flip(flips: list[dict[str, Any]]) -> str:
+    if not flips:
+        return (
+            "When it flips is not measured: the folder has no mix of the same work at another pace or in other numbers."
+        )
+    return f"It does not flip in any of {len(flips)} mixes of the same work at another pace or in other numbers."
+
+
+def _isolation(f: Findings, asked: AskedMix) -> Made:
+    """By what modes guarantee; the progress of the slowest tenant says what a neighbor took, as measured."""
+    modes = sorted({*_modes(f, asked), "mig"}, key=lambda mode: (-guaranteed(mode), mode_order(mode)))
+    worst = GOALS["worst"]
+    try:
+        values = worst.values(f, asked)
+        known = {mode: values.value(mode) for mode in values.modes}
+    except DeviceError:
+        known = {}
+    rows = [
+        {"mode": mode, "guarantees": guaranteed(mode)}
+        | dict(zip(("value", "value_low", "value_high"), known.get(mode, (None, None, None)), strict=True))
+        for mode in modes
+    ]
+    best, here = modes[0], next(mode for mode in modes if mode != "mig")
+    said = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEED)}; it is " + (
+        "measured here" if best in known else "not measured here: `fleetlab bench mig` predicts its speed"
+    )
+    answers = [
+        capital(f"{asked.words}, isolation: {said}."),
+        f"Of the measured modes {mode_name(here)} guarantees the most, {guaranteed(here)}; "
+        + join_words(
+            [f"{mode_name(m)} left the slowest tenant {number(x)} of its speed alone" for m, x in known.items()]
+        )
+        + ".",
+        "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
+    ]
+    return (best, "by guarantee"), answers, {"choice": pl.DataFrame(rows, infer_schema_length=None)}, worst.unit
+
+
+def _probed(rows: list[dict[str, Any]]) -> list[str]:
+    """How many guarantees each mode kept in the probes of the folder."""
+    modes = dict.fromkeys(row["mode"] for row in rows)
+    kept = {mode: [row for row in rows if row["mode"] == mode] for mode in modes}
+    counts = [f"{mode_name(m)} kept {sum(r['verdict'] == 'kept' for r in of)} of {len(of)}" for m, of in kept.items()]
+    return [f"In the probes of this folder {join_words(counts)}; the table `isolation` has what happened."]
+
+
+GUARANTEED = list(guarantee_rows(["mig"]))
+
+
+def _modes(f: Findings, asked: AskedMix) -> list[str]:
+    served = [s.mode for s in f.served_tenants if mix_of(s.tenant, s.background) in asked.mixes]
+    modes = [*(mode for mix in asked.mixes for mode in f.mixes.stp.modes(mix)), *served]
+    return [mode for mode in dict.fromkeys(modes) if is_apart(mode)]
+
+
+def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
+    yield from f.gathered.notes
+    yield "`no difference` only by two one-sided tests at 5 % each; `better` where the 95 % interval excludes 0"
+    yield "`more_blocks`: of each mode, in one plan; they decide in 80 % of cases, if the difference is as it seems"
+    if any(not is_apart(m.mode) for m in f.gathered.meetings):
+        yield "tenants of one process (streams, green contexts) are not compared: they need one program"
+    yield "progress is relative to the median rate of the tenant alone on the whole GPU without MPS"
+    if asked.basis != "measured":
+        yield f"this mix itself was not measured in two modes: the advice is that of {asked.basis}"
+    yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"

@@ -1,0 +1,66 @@
+"""What to set for a mode: replicas, limits of each tenant, and the memory that each was seen to hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fleetlab.bench.analysis.findings import Findings
+
+HEADROOM, CONTEXT = 1.1, 512  # of the memory that a tenant was seen to hold; MiB of its context, which count too
+
+
+def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Settings of the mode, and of each tenant."""
+    n = len(names)
+    kind = mode.partition("@")[0].partition("!")[0].partition("~")[0]
+    if kind == "time-slicing":
+        yield _row(
+            "GPU", "sharing.timeSlicing.resources[].replicas", n, "one replica for each tenant; it has no limits"
+        )
+    elif kind == "mps":
+        yield _row(
+            "GPU", "sharing.mps.resources[].replicas", n, f"the device plugin limits each to {100 // n} % of SMs"
+        )
+    yield from _fits(f, names)
+    percents, low = re.findall(r"@(\d+)(?!\d|sms)", mode), "!1" in mode
+    for name in dict.fromkeys(names):
+        if percents:
+            why = "an upper limit of its SMs" + (", as measured" if len(percents) == 1 else "; one each, as measured")
+            yield _row(name, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", " or ".join(percents), why)
+        elif kind == "mps":
+            yield _row(name, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100", "measured without a limit")
+        if low and f.gathered.kinds.get(name) == "training":
+            yield _row(name, "CUDA_MPS_CLIENT_PRIORITY", "1", "below the inference tenant")
+        if kind == "mps" and (held := _memory(f, name)):
+            mib = round(held * HEADROOM) + CONTEXT
+            yield _row(name, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={mib}M", f"it held {held:,} MiB, and its context")
+
+
+def _row(of: str, setting: str, value: object, why: str) -> dict[str, Any]:
+    return {"for": of, "setting": setting, "value": str(value), "why": why}
+
+
+def _memory(f: Findings, name: str) -> int:
+    """The most memory that a tenant was seen to hold, MiB; 0 if that is not known."""
+    held = [t.about.get("memory_mib") or 0 for m in f.gathered.meetings for t in m.tenants if t.name == name]
+    return int(max(held, default=0))
+
+
+def _fits(f: Findings, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    held = [_memory(f, name) for name in names]
+    card = max((_card_mib(s.about) for s in f.gathered.suites), default=0)
+    if all(held) and card:
+        more = card // max(sum(held), 1)
+        yield _row("GPU", "memory", f"{sum(held):,} of {card:,} MiB", f"would hold this mix {more} times")
+    for curve in f.scaling_curves:
+        if set(names) == {curve.tenant} and curve.largest_good:
+            why = f"P{100 * curve.percentile:g} within {f.goal} under {curve.mode}"
+            yield _row("GPU", "replicas, at most", curve.largest_good, why)
+
+
+def _card_mib(about: dict[str, Any]) -> int:
+    """Memory of the GPU, as a worker saw it."""
+    seats = [seat for stage in about.get("stages") or [] for seat in (stage.get("seats") or {}).values()]
+    return max((int(seat.get("card_mib") or 0) for seat in seats), default=0)

@@ -1,0 +1,239 @@
+"""Advice follows the numbers: which mode, whether it is shown, what would show it, and when it flips."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fleetlab.bench.advise import advise
+from fleetlab.core import DeviceError
+
+H200 = Path(__file__).parents[3] / "docs" / "measurements" / "h200"
+PAIR = ("serve", "train")
+
+
+def modes(slicing, mps, *, pair=PAIR):
+    return {"time-slicing": {pair: slicing}, "mps": {pair: mps}}
+
+
+@pytest.mark.parametrize(
+    ("goal", "best"), [("throughput", "mps"), ("worst", "time-slicing"), ("cost", "mps"), ("energy", "mps")]
+)
+def test_each_goal_has_its_own_answer(tmp_path, made, goal, best):
+    """MPS does 1.2 GPUs' work and leaves one tenant 0.3; turns do 0.9 and leave each 0.45."""
+    found = advise(made.pairs(tmp_path, modes((0.45, 0.45), (0.3, 0.9))), mix="train, serve", goal=goal)
+    assert (found.mode, found.verdict) == (best, "better")
+
+
+def test_tail_latency_is_that_of_the_inference_tenant(tmp_path, made):
+    tails = {("time-slicing", *PAIR): (0.002, None), ("mps", *PAIR): (0.006, None)}
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.3, 0.9)), tails=tails)
+    found = advise(folder, mix="serve, train", goal="p99")
+    assert found.mode == "time-slicing"
+    assert found.tables()["choice"]["best_ahead_by"].to_list()[1] == pytest.approx(2.0, rel=1e-2)
+
+
+def test_no_difference_needs_a_test_that_shows_it(tmp_path, made):
+    near = advise(made.pairs(tmp_path / "near", modes((0.45, 0.45), (0.452, 0.452)), blocks=4), mix="train, serve")
+    assert near.verdict == "no difference"
+    assert "two one-sided tests" in near.findings[0]
+    noisy = made.pairs(tmp_path / "noisy", modes((0.45, 0.45), (0.452, 0.452)), blocks=4, wobble=0.15)
+    assert advise(noisy, mix="train, serve").verdict == "not known"
+
+
+def test_what_is_not_known_is_told_with_the_blocks_that_decide(tmp_path, made):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.5, 0.5)), blocks=4, wobble=0.12)
+    found = advise(folder, mix="train, serve")
+    needed = found.tables()["choice"]["more_blocks"].to_list()[1]
+    assert found.verdict == "not known"
+    assert f"{needed} more blocks of each in one plan would decide" in found.findings[0]
+    assert 1 < needed < 60
+
+
+def test_single_blocks_decide_nothing(tmp_path, made):
+    found = advise(made.pairs(tmp_path, modes((0.3, 0.3), (0.6, 0.6)), blocks=1), mix="train, serve")
+    assert found.verdict == "not known"
+
+
+def test_a_wider_margin_makes_modes_equivalent(tmp_path, made):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.49, 0.49)), blocks=4)
+    assert advise(folder, mix="train, serve").verdict == "better"
+    assert advise(folder, mix="train, serve", margin=0.15).verdict == "no difference"
+
+
+def test_a_mix_comes_before_its_kind(tmp_path, made):
+    """Two other mixes of training and inference say MPS; this one says time slicing."""
+    others = {("answer", "train"): (0.8, 0.8), ("answer", "learn"): (0.8, 0.8)}
+    both = {"time-slicing": {PAIR: (0.6, 0.6)} | dict.fromkeys(others, (0.4, 0.4)), "mps": {PAIR: (0.4, 0.4)} | others}
+    found = advise(made.pairs(tmp_path, both), mix="train, serve")
+    assert found.mode == "time-slicing"
+
+
+def test_a_mix_that_was_not_measured_is_answered_by_its_kind_and_says_so(tmp_path, made):
+    both = {
+        "time-slicing": {("answer", "train"): (0.4, 0.4), ("serve", "learn"): (0.4, 0.4)},
+        "mps": {("answer", "train"): (0.6, 0.6), ("serve", "learn"): (0.62, 0.62)},
+    }
+    found = advise(made.pairs(tmp_path, both), mix="train, serve")
+    assert found.mode == "mps"
+    assert any("2 mixes of its kind: training + inference" in note for note in found.notes)
+
+
+def test_a_class_of_a_log_is_answered_by_the_tenants_of_that_class(tmp_path, made):
+    cells = []
+    for mode, speed in (("time-slicing", 0.7), ("mps", 0.9)):
+        for block in range(2):
+            for name, busy in (("a", 0.2), ("b", 1.0)):
+                cells.append(made.cell([made.tenant(name, 100, busy=busy)], mode=mode, block=block, util=100 * busy))
+            cells.append(
+                made.cell([made.tenant("a", 100 * speed), made.tenant("b", 100 * speed)], mode=mode, block=block)
+            )
+    found = advise(made.suite(tmp_path, cells), mix="light, heavy")
+    assert found.mode == "mps"
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([1.8, 1.4])
+
+
+def test_a_measured_command_is_found_by_its_text(tmp_path, made):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6), pair=("mine", "train")))
+    for manifest in folder.rglob("manifest.json"):
+        about = json.loads(manifest.read_text())
+        about["tenants"]["mine"] = {"work": "command", "command": "python my_train.py"}
+        manifest.write_text(json.dumps(about))
+    assert advise(folder, mix="python my_train.py, train").mode == "mps"
+    with pytest.raises(DeviceError, match=r"not measured: `python other\.py`") as caught:
+        advise(folder, mix="python other.py, train")
+    assert 'command = "python other.py"' in caught.value.hint
+
+
+def test_advice_flips_with_the_number_of_copies(tmp_path, made):
+    """Two are better by turns, eight together: 0.45 each against 0.4, and 0.05 against 0.2."""
+    cells = []
+    for mode, each in (("time-slicing", {2: 0.45, 8: 0.05}), ("mps", {2: 0.4, 8: 0.2})):
+        for block in range(2):
+            cells.append(made.cell([made.tenant("serve", 100)], mode=mode, block=block))
+            for n, speed in each.items():
+                rates = [made.tenant("serve", 100 * speed * (1 + 0.001 * block))] * n
+                cells.append(made.cell(rates, mode=mode, block=block))
+    found = advise(made.suite(tmp_path, cells), mix="2 serve")
+    assert found.mode == "time-slicing"
+    flips = found.tables()["flips"].filter(pl.col("flips"))
+    assert flips.select("mix", "best").rows() == [("8 serve", "mps")]
+    assert "It flips to MPS with 8 tenants instead of 2" in " ".join(found.findings)
+
+
+def test_advice_flips_with_the_pace_of_a_tenant(tmp_path, made):
+    """The same training with pauses is another tenant of the same work."""
+    tenants = {name: {"work": "x-train"} | rest for name, rest in (("busy", {}), ("idle", {"rest": 0.1}))}
+    cells = []
+    for mode, each in (("time-slicing", {"busy": 0.5, "idle": 0.8}), ("mps", {"busy": 0.6, "idle": 0.7})):
+        for block in range(2):
+            for name, speed in each.items():
+                busy = 0.2 if name == "idle" else 1.0
+                cells.append(made.cell([made.tenant(name, 100, busy=busy)], mode=mode, block=block, util=100 * busy))
+                rates = [made.tenant(name, 100 * speed * (1 + 0.001 * block))] * 2
+                cells.append(made.cell(rates, mode=mode, block=block))
+    found = advise(made.suite(tmp_path, cells, tenants=tenants), mix="busy, busy")
+    (flip,) = found.tables()["flips"].filter(pl.col("flips")).iter_rows(named=True)
+    assert flip["best"] == "time-slicing"
+    assert "busy 20 % of the time" in flip["changed"]
+
+
+def test_costs_are_those_of_an_item_of_each_tenant(tmp_path, made):
+    """1.2 GPUs' work: an item takes 1/1200 of a GPU second where it took 1/1000 alone, at 300 W."""
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6)))
+    costs = advise(folder, mix="train, serve", goal="cost", price=3.6).tables()["costs"]
+    one = costs.filter((pl.col("mode") == "mps") & (pl.col("tenant") == "serve")).row(0, named=True)
+    assert one["gpu_s_per_1000"] == pytest.approx(1 / 1.2, rel=1e-3)
+    assert one["joules_an_item"] == pytest.approx(300 / 1200, rel=1e-3)
+    assert one["cost_per_1000"] == pytest.approx(3.6 / 3600 / 1.2, rel=1e-3)
+
+
+def test_costs_stay_above_nothing_where_the_noise_is_large(tmp_path, made):
+    cells = []
+    for mode in ("time-slicing", "mps"):
+        for block, rate in enumerate((100.0, 3000.0)):
+            cells += [made.cell([made.tenant("serve", rate)], mode=mode, block=block)]
+            cells += [made.cell([made.tenant("serve", rate / 2)] * 2, mode=mode, block=block)]
+    costs = advise(made.suite(tmp_path, cells), mix="2 serve").tables()["costs"]
+    ends = costs.select("gpu_s_per_1000_low", "gpu_s_per_1000", "gpu_s_per_1000_high").rows()
+    assert all(0 < low <= value <= high for low, value, high in ends)
+
+
+def test_limits_and_replicas_are_those_that_were_measured(tmp_path, made):
+    both = {"time-slicing": {PAIR: (0.4, 0.4)}, "mps@50": {PAIR: (0.6, 0.6)}}
+    settings = advise(made.pairs(tmp_path, both), mix="train, serve").tables()["settings"]
+    told = {(row["for"], row["setting"]): row["value"] for row in settings.iter_rows(named=True)}
+    assert told["GPU", "sharing.mps.resources[].replicas"] == "2"
+    assert told["serve", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+
+
+def test_isolation_is_advised_by_guarantee_and_not_by_measurement(tmp_path, made):
+    found = advise(made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6))), mix="train, serve", goal="isolation")
+    assert (found.mode, found.verdict) == ("mig", "by guarantee")
+    assert "not measured here" in found.findings[0]
+
+
+def test_probes_of_isolation_in_the_folder_are_told_beside_the_guarantees(tmp_path, made):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6)))
+    (folder / "isolation").mkdir()
+    (folder / "isolation" / "manifest.json").write_text("{}")
+    cells = [
+        {"cell": f"{mode}/information/exit", "mode": mode, "probe": "information", "kind": "exit", "status": "ok"}
+        | {"found_share": share, "read_mib": 2048}
+        for mode, share in (("time-slicing", 0.0), ("mps-limited", 0.7))
+    ]
+    (folder / "isolation" / "probes.jsonl").write_text("".join(json.dumps(cell) + "\n" for cell in cells))
+    found = advise(folder, mix="train, serve", goal="isolation")
+    assert "time slicing kept 1 of 1 and MPS at 50 % kept 0 of 1" in found.findings[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"mix": "trian, serve"}, "did you mean train"),
+        ({"mix": " , "}, "no tenant is named"),
+        ({"mix": "train", "goal": "speed"}, "no goal by that name"),
+        ({"mix": "train, serve", "margin": 2.0}, "not a margin"),
+        ({"mix": "train, serve", "price": -1.0}, "not a price"),
+        ({"mix": "train, train, train"}, "not measured in two modes"),
+    ],
+)
+def test_what_cannot_be_answered_is_told(tmp_path, made, words, why):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6)))
+    with pytest.raises(DeviceError, match=why):
+        advise(folder, **words)
+
+
+def test_too_few_requests_have_no_p99_and_say_so(tmp_path, made):
+    cells = [
+        made.cell([made.tenant("serve", 10, step=[0.01] * 30, offered=30), made.tenant("train", 50)], mode=mode)
+        for mode in ("time-slicing", "mps")
+    ]
+    with pytest.raises(DeviceError, match="p99 is not known in two modes") as caught:
+        advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    assert "299 requests" in caught.value.hint
+
+
+# --- the measured H200 ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mix", "goal", "best"),
+    [
+        ("resnet-train, resnet-infer", "worst", "mps@50"),
+        ("resnet-train, resnet-train", "throughput", "mps"),
+        ("resnet-train, serve-200", "p99", "mps@50"),
+    ],
+)
+def test_the_h200_is_advised_as_its_tables_say(mix, goal, best):
+    found = advise(H200, mix=mix, goal=goal)
+    assert (found.mode, found.verdict) == (best, "better")
+
+
+def test_the_page_has_the_advice_first(tmp_path, command):
+    words = ["bench", "advise", str(H200), "--mix", "resnet-train, serve-200", "--goal", "p99", "--price", "3.5"]
+    done = command(*words, "--out", str(tmp_path / "advice.html"))
+    assert done.returncode == 0
+    assert "MPS at 50 %, by" in done.stdout.splitlines()[0]
+    assert "MPS at 50 %, by" in (tmp_path / "advice.html").read_text()

@@ -1,0 +1,97 @@
+"""Intervals moved by what earlier asks needed: they hold as often as they say, also as things change."""
+
+import numpy as np
+import pytest
+
+from fleetlab.studies.eta.calibration import Asks, correction
+from fleetlab.studies.eta.replay import quantiles
+
+SHIFTS = np.array([-0.9, -0.6, 0.0, 0.6, 0.9])  # of logarithms: an answer that is half as wide as it should be
+
+
+def walk(truth, usual, every=1e5):
+    """Ask one after another; return what was answered, corrected."""
+    answer = np.expm1(np.log1p(usual[:, None] / 10) + SHIFTS) * 10
+    asks = Asks(np.arange(len(truth)) * every, answer, truth)
+    return np.array([correction(asks, at).apply(own) for at, own in zip(asks.at, answer, strict=True)])
+
+
+def held(answer, truth, low, high):
+    return float(((answer[:, low] <= truth) & (truth <= answer[:, high])).mean())
+
+
+def drawn(count, spread=0.9, seed=5):
+    rng = np.random.default_rng(seed)
+    usual = 600 * np.exp(rng.normal(0, 1, count))
+    return usual, usual * np.exp(rng.normal(0.2, spread, count))
+
+
+def test_intervals_that_are_too_narrow_are_widened_until_they_hold():
+    usual, truth = drawn(1500)
+    answer = walk(truth, usual)[100:]
+    assert held(answer, truth[100:], 1, 3) == pytest.approx(0.8, abs=0.03)
+    assert held(answer, truth[100:], 0, 4) == pytest.approx(0.95, abs=0.03)
+    assert (np.diff(answer, axis=1) >= 0).all()
+
+
+def test_they_hold_as_well_where_what_is_missed_changes():
+    usual, truth = drawn(1500)
+    drift = np.exp(np.sin(np.arange(1500) / 240))
+    answer = walk(truth * drift, usual)[100:]
+    assert held(answer, (truth * drift)[100:], 1, 3) == pytest.approx(0.8, abs=0.03)
+    assert held(answer, (truth * drift)[100:], 0, 4) == pytest.approx(0.95, abs=0.03)
+
+
+def test_jobs_that_still_wait_are_not_left_out():
+    usual, truth = drawn(2000, spread=1.5)
+    answer = walk(truth, usual, every=60.0)[200:]  # an ask a minute, and waits of an hour: many have not started yet
+    assert held(answer, truth[200:], 1, 3) == pytest.approx(0.8, abs=0.04)
+    assert (truth[200:] > answer[:, 3]).mean() == pytest.approx(0.1, abs=0.03)
+
+
+@pytest.mark.parametrize(("known", "low", "high"), [(25, 0.65, 0.9), (60, 0.73, 0.92), (200, 0.76, 0.935)])
+def test_the_more_earlier_asks_there_are_the_less_replays_count(known, low, high):
+    rng, found = np.random.default_rng(7), np.zeros(2)
+    for _ in range(1000):
+        truth = 600 * np.exp(rng.normal(0.3, 0.9, known + 1))
+        answer = np.tile(np.expm1(np.log1p(60.0) + SHIFTS) * 10, (known + 1, 1))
+        moved = correction(Asks(np.arange(known) * 1e6, answer[:-1], truth[:-1]), 1e9).apply(answer[-1])
+        found += [moved[a] <= truth[-1] <= moved[b] for a, b in ((1, 3), (0, 4))]
+    assert low <= found[0] / 1000 <= 0.83
+    assert high <= found[1] / 1000 <= 0.97
+
+
+def test_asks_of_few_replays_correct_an_answer_of_many():
+    rng = np.random.default_rng(3)
+    held = np.zeros(2)
+    for _ in range(400):
+        draws = 600 * np.exp(rng.normal(0, 0.5, (61, 400)))
+        truth = 600 * np.exp(rng.normal(0, 0.5, 61))
+        answer = np.array([quantiles(own[:19]) for own in draws[:60]])
+        moved = correction(Asks(np.arange(60.0) * 1e6, answer, truth[:60]), 1e9).apply(quantiles(draws[60]))
+        held += [moved[a] <= truth[60] <= moved[b] for a, b in ((1, 3), (0, 4))]
+    assert held / 400 == pytest.approx([0.8, 0.95], abs=0.045)
+
+
+def test_with_too_few_outcomes_quantiles_stay_as_they_are():
+    early = Asks(np.arange(60.0), np.full((60, 5), 10.0), np.full(60, 1e6))
+    found = correction(early, 61.0)
+    answer = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (found.apply(answer).tolist(), found.asks) == (answer.tolist(), 0)
+
+
+def test_what_starts_at_once_in_all_replays_does_so_calibrated():
+    usual, truth = drawn(100)
+    answer = np.tile(usual[:, None], (1, 5))
+    found = correction(Asks(np.arange(100.0) * 1e6, answer, truth), 1e9)
+    assert found.apply(np.zeros(5)).tolist() == [0.0] * 5
+
+
+def test_replays_are_moved_to_the_corrected_quantiles():
+    usual, truth = drawn(200)
+    found = correction(Asks(np.arange(200.0) * 1e6, usual[:, None] * np.exp(SHIFTS), truth), 1e9)
+    replays = 600 * np.exp(np.random.default_rng(1).normal(0, 0.2, 999))
+    raw = np.quantile(replays, (0.025, 0.1, 0.5, 0.9, 0.975))
+    answer = found.apply(raw)
+    moved = found.spread(replays, answer)
+    assert np.quantile(moved, (0.1, 0.5, 0.9)) == pytest.approx(answer[1:4], rel=0.02)

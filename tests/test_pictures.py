@@ -1,0 +1,28 @@
+"""Every picture of the guides is one that `make pictures` makes, and every one that it makes is shown."""
+
+import re
+from pathlib import Path
+
+from docs.pictures import IMAGES, LARGEST, PICTURES
+
+ROOT = Path(__file__).parents[1]
+SHOWN = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
+
+
+def shown():
+    """The pictures that the README and the guides show."""
+    guides = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return {(guide.parent / path).resolve() for guide in guides for path in SHOWN.findall(guide.read_text("utf-8"))}
+
+
+def test_every_picture_that_is_shown_is_made_by_the_script():
+    assert shown() <= {IMAGES / name for name in PICTURES}
+
+
+def test_every_picture_of_the_script_is_there_and_is_shown():
+    assert {IMAGES / name for name in PICTURES} <= shown()
+    assert {path.name for path in IMAGES.iterdir()} == set(PICTURES)
+
+
+def test_no_picture_is_large():
+    assert {path.name for path in IMAGES.iterdir() if path.stat().st_size > LARGEST} == set()

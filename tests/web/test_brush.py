@@ -1,0 +1,178 @@
+"""The window brushed in the timeline: what all numbers are of, in the address, and kept between what-ifs."""
+
+import re
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from fleetlab import WorkloadError
+from fleetlab.web.link import Link
+
+from .tab import PATIENCE, Tab, complaints, violations
+
+SMALL = "v=1&trace=folder:small"
+PART = f"{SMALL}&submitted=2000..5000"
+
+
+@pytest.fixture
+def tab(browser, page):
+    return Tab(browser, page)
+
+
+def test_an_address_has_the_time_in_seconds_and_refuses_what_is_none():
+    link = Link.of("trace=builtin:2000:0&submitted=30m..2h")
+    assert link.between == (1800.0, 7200.0)
+    assert "submitted=1800..7200" in link.query()
+    with pytest.raises(WorkloadError, match=r"BEGIN\.\.END"):
+        Link.of("submitted=soon")
+
+
+def test_numbers_are_of_the_jobs_submitted_in_the_time_on_both_sides(page, small):
+    answer = page.ask(f"/api/run?{PART}&order=sjf").json
+    submit = small.workload.frame["submit"]
+    count = int(((submit >= 2000) & (submit < 5000)).sum())
+    selected = rf"the {count:,} jobs submitted between Wed 2020-07-01 00:33:\d\d and 01:23:\d\d"
+    assert all(re.search(selected, answer[place]) for place in ("population", "headline", "submitted"))
+    whole = page.ask(f"/api/run?{SMALL}&order=sjf").json
+    waits = [next(r for r in a["rows"] if r["metric"] == "mean wait") for a in (answer, whole)]
+    assert waits[0]["base"]["value"] != waits[1]["base"]["value"]
+    total = sum(r["now"]["value"] for r in answer["wait_reasons"])
+    assert total == pytest.approx(waits[0]["now"]["value"])
+
+
+def test_a_window_means_the_same_jobs_at_another_load_and_is_measured_not_simulated_again(page):
+    page.ask(f"/api/run?{SMALL}&load=1.3")
+    answer = page.ask(f"/api/run?{PART}&load=1.3").json
+    same = page.ask(f"/api/run?{PART}").json
+    counts = [re.search(r"the ([\d,]+) jobs submitted", a["submitted"])[1] for a in (answer, same)]
+    assert counts[0] == counts[1]
+    base = [next(r for r in a["rows"] if r["metric"] == "mean wait")["base"]["value"] for a in (answer, same)]
+    assert base[0] == base[1]
+
+
+def test_a_time_without_jobs_and_baselines_of_other_jobs_are_refused_in_words(page):
+    empty = page.ask(f"/api/run?{SMALL}&submitted=100d..101d")
+    assert (empty.status, "no job is submitted" in empty.json["error"]) == (400, True)
+    other = page.ask(f"/api/run?{SMALL}&window=0..1h")
+    assert (other.status, "cannot be compared" in other.json["error"]) == (400, True)
+
+
+def test_the_report_of_an_address_says_of_which_jobs_its_numbers_are(page):
+    html = page.ask(f"/api/report.html?{PART}&order=sjf").body.decode()
+    assert re.search(r"jobs submitted between Wed 2020-07-01 00:33:\d\d and 01:23", html)
+
+
+# --- in a browser ---
+
+TIMELINE = "window.fleetlab.pageTimeline"
+
+
+def drawn(tab):
+    tab.until(f"{TIMELINE}?.frames > 0 && {TIMELINE}.missing === 0")
+
+
+def settled(tab):
+    tab.until(
+        "document.getElementById('status').textContent.startsWith('Answered') && !document.querySelector('.stale')"
+    )
+
+
+@pytest.mark.browser
+def test_a_brush_sets_the_window_of_all_numbers_and_stays_from_one_what_if_to_the_next(tab):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(SMALL)
+    drawn(tab)
+    before = tab.numbers()["mean wait"][0]
+    tab.ask("document.getElementById('cluster-timeline').scrollIntoView({ block: 'center' })")
+    over = tab.find("#cluster-timeline .u-over")
+    chain = ActionChains(tab.browser).key_down(Keys.SHIFT).move_to_element_with_offset(over, -300, 0).click_and_hold()
+    chain.move_by_offset(200, 5).release().key_up(Keys.SHIFT).perform()
+    tab.until("location.search.includes('submitted=')")
+    settled(tab)
+    window = tab.state["submitted"]
+    assert tab.numbers()["mean wait"][0] != before
+    assert "jobs submitted between" in tab.text("selected-text")
+    assert "jobs submitted between" in tab.text("headline")
+    tab.choose("option-order", "sjf")
+    tab.until("location.search.includes('order=sjf')")
+    settled(tab)
+    assert tab.state["submitted"] == window
+    assert tab.ask(f"{TIMELINE}.window") == [float(t) for t in window[0].split("..")]
+    link = urlsplit(tab.browser.current_url).query
+    numbers = tab.numbers()
+    tab.open(link)
+    drawn(tab)
+    assert (tab.numbers(), tab.ask(f"{TIMELINE}.window.length")) == (numbers, 2)
+    tab.find("body").send_keys(Keys.ESCAPE)
+    tab.until("!location.search.includes('submitted=')")
+    settled(tab)
+    assert tab.ask(f"{TIMELINE}.window") is None
+    assert tab.ask("document.getElementById('selected').hidden")
+    assert complaints(tab.browser) == []
+
+
+@pytest.mark.browser
+def test_a_selection_is_one_step_of_the_history_and_is_cleared_by_its_button(tab):
+    tab.open(PART)
+    tab.click("#unselect")
+    tab.until("!location.search.includes('submitted=')")
+    settled(tab)
+    tab.click("#undo")
+    tab.until("location.search.includes('submitted=2000..5000')")
+    settled(tab)
+    assert "jobs submitted between" in tab.text("population")
+
+
+# Four neighboring GPUs, each held by one job of the log alone, half an hour after the first submission.
+ALONE = """(async (done) => {
+  const run = window.fleetlab.pageTimeline.runs[0];
+  let found = [];
+  for (let gpu = 0; gpu < run.about.gpus; gpu++) {
+    const { count, jobs } = await run.source.at(gpu, gpu + 1, 1800);
+    if (count === 1 && jobs[0].job >= 0) found.push(jobs[0].job); else found = [];
+    if (found.length === 4) return done([gpu - 3, run.about.gpus, found]);
+  }
+  return done(null);
+})(arguments[0])"""
+
+
+@pytest.mark.browser
+def test_a_click_on_a_job_opens_its_story_and_so_does_enter(tab):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(f"{SMALL}&warm_up=none")
+    drawn(tab)
+    tab.browser.set_script_timeout(PATIENCE)
+    gpu, gpus, jobs = tab.browser.execute_async_script(ALONE)
+    rows = "[arguments[0] / arguments[1], (arguments[0] + 4) / arguments[1]]"
+    tab.ask(f"{TIMELINE}.look([1780, 1820], {rows})", gpu, gpus)
+    tab.ask("document.getElementById('cluster-timeline').scrollIntoView({ block: 'center' })")
+    drawn(tab)
+    ActionChains(tab.browser).move_to_element(tab.find("#cluster-timeline .u-over")).click().perform()
+    tab.until("location.search.includes('view=job')")
+    assert tab.state["job"][0] in [f"#{job}" for job in jobs]
+    tab.until("document.querySelector('#job-story h2')?.innerText.startsWith('Job ')")
+    tab.browser.back()
+    tab.until("!document.getElementById('what-if').hidden")
+    tab.ask("document.querySelector('.timeline-plots').focus()")
+    tab.ask(f"{TIMELINE}.cursor = {{ t: 1800, g: (arguments[0] + 0.5) / arguments[1] }}", gpu, gpus)
+    ActionChains(tab.browser).send_keys(Keys.ENTER).perform()
+    tab.until("new URLSearchParams(location.search).get('job') === arguments[0]", f"#{jobs[0]}")
+    assert complaints(tab.browser) == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("dark", "width"), [(False, 1280), (True, 360)])
+def test_axe_finds_nothing_where_a_time_is_selected_and_jobs_are_read_out(tab, dark, width):
+    tab.open(f"{PART}&order=sjf&nodes={quote('T4 -2')}", dark=dark, width=width)
+    drawn(tab)
+    tab.ask(f"{TIMELINE}.look([3000, 3400], [0, 0.05])")
+    tab.ask("document.querySelector('.timeline-plots').focus()")
+    key = "new KeyboardEvent('keydown', { key: 'ArrowRight', shiftKey: true, bubbles: true })"
+    tab.ask(f"document.querySelector('.timeline-plots').dispatchEvent({key})")
+    tab.until(f"{TIMELINE}.pinned")
+    assert violations(tab.browser) == []
+    assert tab.ask("[document.documentElement.scrollWidth, innerWidth]") == [width, width]
