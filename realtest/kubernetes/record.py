@@ -80,8 +80,10 @@ def attempts(folder: Path) -> list[Attempt]:
             current[match[1]].failed = True
         else:
             current[match[1]].node = match[2]
-    for one, victims in _preempted(folder).items():
-        _attribute(found, one, victims)
+    for at, preemptor, victim in _preempted(folder):
+        # The scheduler tells of a victim during the attempt, or soon after it; the next one may come before it is gone.
+        tries = [one for one in found if one.pod == preemptor and one.what == "attempt" and one.at <= at]
+        tries[-1].preempts.append(victim)
     return found
 
 
@@ -101,23 +103,15 @@ def _scores(text: str) -> dict[str, int]:
     return {name: int(score) for name, score in re.findall(r"\{(\S+) (-?\d+)\}", text)}
 
 
-def _preempted(folder: Path) -> dict[str, list[tuple[str, str]]]:
-    """Victims of each preemptor, with the node, from the events of the API server."""
-    found: dict[str, list[tuple[str, str]]] = {}
+def _preempted(folder: Path) -> list[tuple[float, str, str]]:
+    """When a preemptor took which victim, by the scheduler's events."""
+    found = []
     for event in json.loads((folder / "events.json").read_text())["items"]:
-        said = re.match(r"Preempted by default/(\S+) on node (\S+)", event.get("message", ""))
+        said = re.match(r"Preempted by default/(\S+) on node", event.get("message", ""))
         if said and event.get("reason") == "Preempted":
             victim = (event.get("involvedObject") or event["regarding"])["name"]
-            found.setdefault(said[1], []).append((victim, said[2]))
+            found.append((datetime.fromisoformat(event["eventTime"]).timestamp(), said[1], victim))
     return found
-
-
-def _attribute(found: list[Attempt], preemptor: str, victims: list[tuple[str, str]]) -> None:
-    """Give each victim to the last failed attempt of its preemptor before it was gone."""
-    for victim, _ in victims:
-        went = next((k for k, one in enumerate(found) if one.what == "gone" and one.pod == victim), len(found))
-        tries = [one for one in found[:went] if one.pod == preemptor and one.what == "attempt" and one.failed]
-        tries[-1].preempts.append(victim)
 
 
 def table(folder: Path) -> pl.DataFrame:
