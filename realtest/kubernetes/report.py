@@ -1,58 +1,70 @@
-"""Tables of recorded runs: `python -m realtest.kubernetes.report docs/measurements/kubernetes/*/`."""
+"""Write the tables of the recorded runs into their page: `python -m realtest.kubernetes.report`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from realtest.kubernetes.replay import Outcome, Run, replay
+from realtest.kubernetes.replay import Run, replay
 from realtest.kubernetes.starts import Starts, starts
+from realtest.report import with_tables
+
+PAGE = Path("docs/measurements/kubernetes/README.md")
+MARKS = ("<!-- tables: python -m realtest.kubernetes.report -->", "<!-- end of tables -->")
+DRAWS = 5
+HEADS = (
+    ("run", "pods", "scored", "exact", "late", "wrong", "nothing fits", "exact", "late", "wrong"),
+    ("run", "preemptions", "victims", "exact", "wrong", "none possible", "exact", "wrong"),
+    ("run", "mean wait, s", "ours", "P90", "ours", "over 1 s", "ours", "preempted", "ours"),
+)
 
 
-def decisions(folders: list[Path]) -> str:
-    """How many decisions follow from our rules, by run."""
-    rows = [
-        "| profile | pods | placed | scored | exact | late | unfit | exact | late | wrong |",
-        "|---" + "|--:" * 9 + "|",
-    ]
-    for folder in folders:
-        run = Run.load(folder)
-        rows.append(_decisions(folder.name, run, replay(run)))
-    return "\n".join(rows)
+def tables(folder: Path) -> str:
+    """How decisions, victims and waits compare, by run."""
+    runs = {path.parent.name: Run.load(path.parent) for path in sorted(folder.glob("*/record.csv.gz"))}
+    counts = {name: replay(run).counts for name, run in runs.items()}
+    ranked = [name for name, of in counts.items() if any(what.startswith("preempts") for what in of)]
+    rows = (
+        [_decisions(name, run, counts[name]) for name, run in runs.items()],
+        [_preemptions(name, runs[name], counts[name]) for name in ranked],
+        [_waits(name, [starts(run, seed) for seed in range(1, DRAWS + 1)]) for name, run in runs.items()],
+    )
+    return "\n\n".join(_table(head, body) for head, body in zip(HEADS, rows, strict=True))
 
 
-def _decisions(name: str, run: Run, found: Outcome) -> str:
-    of = found.counts
+def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], "|---" + "|--:" * (len(head) - 1) + "|", *lines[1:]])
+
+
+def _decisions(name: str, run: Run, of: dict[str, int]) -> list[str]:
     scored = run.record.filter(run.record["found"] > 1).height
-    placed, unfit = ([of[f"{what} {kind}"] for kind in ("exact", "late", "wrong")] for what in ("placed", "unfit"))
-    cells = [len(run.pods), sum(placed), scored, *placed[:2], sum(unfit), *unfit[:2], placed[2] + unfit[2]]
-    return f"| {name} | " + " | ".join(f"{n:,}" for n in cells) + " |"
+    placed, unfit = (
+        [of.get(f"{what} {kind}", 0) for kind in ("exact", "late", "wrong")] for what in ("placed", "unfit")
+    )
+    return [name, *map(str, [len(run.pods), scored, *placed, sum(unfit), *unfit])]
 
 
-def preemptions(folder: Path) -> dict[str, int]:
-    """How preemption compares in one run."""
-    found = replay(Run.load(folder))
-    return {what: n for what, n in found.counts.items() if what.startswith("preempts")}
+def _preemptions(name: str, run: Run, of: dict[str, int]) -> list[str]:
+    taken, none = ([of.get(f"preempts {what}{kind}", 0) for kind in ("exact", "wrong")] for what in ("", "none, "))
+    victims = sum(len(text.split()) for text in run.record["preempts"].drop_nulls())
+    return [name, *map(str, [sum(taken), victims, *taken, sum(none), *none])]
 
 
-def waits(folders: list[Path]) -> str:
-    """Waits in our loop beside the real ones, by run."""
-    rows = [
-        "| profile | mean wait, s | ours | median | ours | P90 | ours | preempted | ours |",
-        "|---" + "|--:" * 8 + "|",
-    ]
-    rows += [_waits(folder.name, starts(Run.load(folder))) for folder in folders]
-    return "\n".join(rows)
+def _waits(name: str, found: list[Starts]) -> list[str]:
+    ours = np.median([_figures(one.ours) for one in found], axis=0)
+    cells = []
+    for real, own, form in zip(_figures(found[0].real), ours, (".2f", ".2f", ".0f"), strict=True):
+        cells += [format(real, form), format(own, form)]
+    preempted = np.median([one.preempted[1] for one in found])
+    return [name, *cells, str(found[0].preempted[0]), f"{preempted:.0f}"]
 
 
-def _waits(name: str, found: Starts) -> str:
-    both = [(np.mean(w), np.median(w), np.quantile(w, 0.9)) for w in (found.real, found.ours)]
-    cells = [f"{value:.2f}" for pair in zip(*both, strict=True) for value in pair]
-    return f"| {name} | " + " | ".join([*cells, *map(str, found.preempted)]) + " |"
+def _figures(waits: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    return float(waits.mean()), float(np.quantile(waits, 0.9)), float((waits > 1).sum())
 
 
 if __name__ == "__main__":
-    given = [Path(name) for name in sys.argv[1:]]
-    print(decisions(given), "", *(f"{f.name}: {preemptions(f)}" for f in given), "", waits(given), sep="\n")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables(PAGE.parent), MARKS), "utf-8")

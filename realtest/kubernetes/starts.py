@@ -58,6 +58,6 @@ def _times(record: pl.DataFrame, pods: int) -> pl.DataFrame:
 
 
 def _cycle(record: pl.DataFrame) -> float:
-    """What an attempt takes: the lower quartile of the time between two, which is one without a pause between."""
+    """What an attempt takes: a low quantile of the time between two, which is one without a pause between."""
     between = record.filter(pl.col("what") == "attempt")["at"].diff().drop_nulls()
-    return float(between.filter(between > 0).quantile(0.25) or 0.0)
+    return float(between.filter(between > 0).quantile(0.05) or 0.0)
