@@ -1,14 +1,19 @@
-"""A run as it is kept: the objects as a list that `fleetlab read kubernetes` reads, and the record of decisions."""
+"""A run as it is kept: the objects as a list that `fleetlab read kubernetes` reads, and the record of decisions.
+
+`python -m realtest.kubernetes.keep build/realtest-kubernetes/*` keeps runs in docs/measurements/kubernetes.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 from realtest.kubernetes.objects import Object
 from realtest.kubernetes.profiles import PROFILES
 from realtest.kubernetes.record import table
+from realtest.kubernetes.report import PAGE
 
 SPEC = (
     *("initContainers", "priority", "preemptionPolicy", "nodeSelector", "affinity", "tolerations", "nodeName"),
@@ -64,3 +69,8 @@ def _pod(item: Object) -> Object:
         {"state": {"terminated": {"finishedAt": e["terminated"]["finishedAt"]}}} for e in ends
     ]
     return {"kind": "Pod", "metadata": about, "spec": spec, "status": status}
+
+
+if __name__ == "__main__":
+    for given in map(Path, sys.argv[1:]):
+        keep(given, PAGE.parent / given.name)
