@@ -66,7 +66,7 @@ NO_INTERVAL = "(no 95 % CI)"
         (Estimate.exact("jobs", 1260920), "jobs 1,260,920"),
         (Estimate.exact("span", 61.23456, "days"), "span 61.23 days"),
         (Estimate.exact("span", 123456.78, "s"), "span 34.29 h"),
-        (Estimate.exact("ratio", math.inf), "ratio inf"),
+        (Estimate.exact("ratio", math.inf), "ratio ∞"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )

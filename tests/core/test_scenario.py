@@ -69,6 +69,7 @@ VALUES = {
     "estimate": st.sampled_from(ESTIMATES.names),
     "sharing": st.sampled_from(SHARINGS.where("needs_speed")),
     "speed": st.sampled_from([None, "h200", "mine.json"]),
+    "speed_classes": st.sampled_from([None, "app:bert=light,other=heavy", {"user:ada": "mine", "other": "heavy"}]),
     "preemption": st.just(False),
     "quota": st.none() | st.floats(0, 1e6) | st.dictionaries(NAMES, st.floats(0, 1e6), min_size=1, max_size=3),
     "queues": st.sampled_from(
@@ -89,7 +90,7 @@ VALUES = {
 SCENARIOS = st.fixed_dictionaries(
     {"trace": VALUES["trace"]}, optional={k: v for k, v in VALUES.items() if k != "trace"}
 )
-SCENARIOS = SCENARIOS.filter(lambda w: not w.get("speed") or w.get("sharing"))
+SCENARIOS = SCENARIOS.filter(lambda w: not (w.get("speed") or w.get("speed_classes")) or w.get("sharing"))
 
 
 def test_every_word_is_in_these_tests():

@@ -88,8 +88,9 @@ def triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
     """
     for value, low, high in zip(frame.columns, frame.columns[1:], frame.columns[2:], strict=False):
         sides = low.removesuffix("low"), high.removesuffix("high")
-        named = low.endswith("low") and high.endswith("high") and sides[0] == sides[1]
-        if named and (sides[0].strip(" _") in value or PREDICTION.fullmatch(low)) and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
+        limits = low.endswith("low") and high.endswith("high") and sides[0] == sides[1]
+        named = limits and (sides[0].strip(" _") in value or PREDICTION.fullmatch(low))
+        if named and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
             yield value, low, high
 
 

@@ -43,7 +43,7 @@ class ProbeSizes:
     secret_mib: int
 
 
-ON_GPU = ProbeSizes(settle=0.6, hang=4.0, window=0.4, grow_mib=256, secret_mib=2048)
+ON_GPU = ProbeSizes(settle=0.6, hang=4.0, window=0.4, grow_mib=256, secret_mib=8192)
 ON_CPU = ProbeSizes(settle=0.15, hang=0.4, window=0.1, grow_mib=8, secret_mib=4)
 
 

@@ -6,14 +6,14 @@ import heapq
 
 import numpy as np
 
-from fleetlab.core.catalog import REASONS
+from fleetlab.sim.codes import BY_HEAD, BY_RESERVATION
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.ledger.segments import WaitSegments
 from fleetlab.sim.ledger.waits import Waits, pieces, waits
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.world import World
 
-BEHIND = tuple(REASONS.index(name) for name in ("reservation", "head_of_line"))
+BEHIND = (BY_RESERVATION, BY_HEAD)
 
 
 def queue_heads(world: World, played: Played, row: int, segments: WaitSegments) -> tuple[Ints, Floats, Floats]:
