@@ -157,7 +157,7 @@ class Replay:
                 yield [c for c in chosen if isinstance(c, str)], [c for c in chosen if not isinstance(c, str)]
 
     def _node_of(self, pod: int) -> int:
-        return next(row["node"] for row in self._rows if row["pod"] == pod and row["node"] >= 0)
+        return int(next(row["node"] for row in self._rows if row["pod"] == pod and row["node"] >= 0))
 
     def _preempt(self, row: dict[str, Any], pod: SchedulingPod) -> None:
         real = sorted(self.run.pods[int(k)].name for k in row["preempts"].split())
