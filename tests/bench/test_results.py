@@ -280,7 +280,7 @@ def test_a_busy_host_is_flagged(cores, holds, tmp_path):
 
 def test_what_was_not_there_to_check_is_not_checked(tmp_path):
     found = suite_result(folder(tmp_path, [line("a", [1])])).tables()["checks"]
-    assert found["passed"].to_list() == [None] * 5
+    assert found["passed"].to_list() == [None] * 6
 
 
 def test_a_line_that_was_cut_off_is_left_out_and_said(tmp_path):
@@ -322,4 +322,4 @@ def test_what_was_measured_on_an_h200_reads(name):
     found = suite_result(folder, price=3.5)
     assert found.tables()["latency"].height
     assert found.tables()["costs"]["joules_an_item"].is_not_null().all()
-    assert found.tables()["checks"].height == 5
+    assert found.tables()["checks"].height == 6

@@ -38,6 +38,7 @@ SPELLINGS = {
     "estimate": ("user", "user"),
     "sharing": ("mps", "mps"),
     "speed": (Speed.named("published"), "published"),
+    "speed_classes": ({"user:a": "light", "other": "heavy"}, "user:a=light,other=heavy"),
     "preemption": (True, "true"),
     "quota": ({"a": 2.0}, "a=2"),
     "queues": (QueueTree([Queue("a", limits=Limits(jobs=1))]), '[{"name": "a", "limits": {"jobs": 1}}]'),
@@ -56,6 +57,7 @@ SPELLINGS = {
 NEEDS = {
     "scheduler": {"sharing": "exclusive"},
     "speed": {"sharing": "time-slicing"},
+    "speed_classes": {"sharing": "time-slicing"},
     "preemption": {"order": "sjf"},
 }  # without these a word changes nothing
 

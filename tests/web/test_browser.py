@@ -278,7 +278,8 @@ def test_names_of_a_trace_are_text(tab):
 def test_no_screen_is_too_narrow(tab, width):
     tab.open(f"{SMALL}&nodes=T4+-1&keep=load%3D2", width=width)
     assert "not significant" in tab.ask("document.getElementById('numbers').textContent")  # in words, off the screen
-    assert tab.ask("[document.documentElement.scrollWidth, innerWidth]") == [width, width]
+    page, window = tab.ask("[document.documentElement.scrollWidth, innerWidth]")
+    assert page <= window == width  # a scroll bar takes some of the window
 
 
 def test_every_control_has_a_name_and_can_be_reached_by_keyboard(tab):

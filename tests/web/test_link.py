@@ -141,7 +141,8 @@ def test_the_menus_of_the_page_are_the_catalogs():
 def test_the_example_of_every_option_is_read():
     for name, example in EXAMPLES.items():
         for value in example.split(" or "):
-            assert Link.of(urlencode({name: value}))
+            needed = {"sharing": "mps"} if name == "speed_classes" else {}
+            assert Link.of(urlencode({name: value} | needed))
 
 
 # --- applied to a trace ------------------------------------------------------------------------------------------

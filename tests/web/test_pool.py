@@ -177,13 +177,15 @@ def test_work_beyond_its_time_is_stopped_and_a_process_that_dies_is_replaced():
     assert run(story)["summary"][0]["value"] == 2000
 
 
-def test_work_whose_process_dies_once_is_done_by_another():
+def test_work_whose_process_dies_once_is_done_by_another(tmp_path):
+    kept = {"records": str(tmp_path), "record": "one"}
+
     async def story(pool):
-        asked = ask(pool, "killed", verb="run", query="load=1.5")
+        asked = ask(pool, "killed", verb="run", query="load=1.5", **kept)
         await asyncio.sleep(0)
         os.kill(await working(pool, "killed"), 9)
         again = await asked
-        return again, await ask(pool, "undisturbed", verb="run", query="load=1.5")
+        return again, await ask(pool, "undisturbed", verb="run", query="load=1.5", **kept)
 
     again, undisturbed = run(story)
     assert again["result"] == undisturbed["result"]

@@ -85,7 +85,7 @@ def test_gates_that_did_not_hold_are_said(tmp_path, made):
     cells[1]["gpu"]["reasons"] = 0x4
     found = analyze(made.suite(tmp_path, cells))
     assert any("no throttling" in note for note in found.notes)
-    assert found.tables()["checks"].height == 5
+    assert found.tables()["checks"].height == 6
 
 
 def test_packed_cells_count_like_plain_ones(tmp_path, made):

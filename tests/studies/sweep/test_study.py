@@ -56,6 +56,7 @@ EVERY = {
     "load": [1.1, 1.2], "latency": [30, {"gang": 60}],
     "order": ["sjf", "las"], "backfill": ["none", "greedy"], "placement": ["fgd", "spread"],
     "estimate": ["user", "group"], "sharing": ["mps", "mig"], "speed": ["published", "h200"],
+    "speed_classes": ["other=light", {"other": "heavy"}],
     "preemption": [True, False], "quota": [4, {"ada": 2}], "queues": ["kueue", "slurm"],
     "recovery": [{"every": 60.0}, {"every": 90.0}],
     "events": [[{"event": "drain", "begin": 1.0, "end": 2.0, "pool": "a"}], []], "weights": [[1.0], [2.0, 3.0]],
@@ -67,7 +68,7 @@ EVERY = {
 
 @pytest.mark.parametrize("name", list(WORDS))
 def test_every_word_of_a_scenario_is_an_axis_of_a_study(name):
-    usual = {"sharing": "mps"} if name == "speed" else {}
+    usual = {"sharing": "mps"} if name in ("speed", "speed_classes") else {}
     axis = make(**usual | {name: EVERY[name]})
     one = make(**usual | {name: EVERY[name][0]})
     assert len(one.scenarios) == 1

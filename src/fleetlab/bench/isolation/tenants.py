@@ -202,7 +202,9 @@ def _writer(order: Order, port: Port, device: torch.device, ways: list[Lane]) ->
     with ways[0].entered():
         secret = [allocate(order["secret_mib"], device).fill_(PATTERN)]
         # In parts: the sum of all would take more memory than the pattern.
-        words = sum(int((part == PATTERN).sum()) for part in secret[0].split(1 << 26))
+        parts: tuple[torch.Tensor, ...] = torch.split(secret[0], 1 << 26)
+        words = sum(int((part == PATTERN).sum()) for part in parts)
+        del parts
         port.say(at="written", words=words, pid=os.getpid(), **_seen(device))
         port.wait("free")
         secret.clear()
