@@ -58,9 +58,15 @@ def test_a_long_gap_is_a_stall_even_of_a_neighbor_that_survives():
     )
 
 
-def test_stalls_name_the_faults_that_no_neighbor_survived():
+def test_a_neighbor_that_died_makes_no_stalls_kept_in_part_at_best():
     found = verdicts(fault("kill", survived=False, gap=None), fault("hang", survived=True, gap=0.02))
-    assert found["no stalls"][1].endswith("hang 20 ms; not counted, because the neighbor died: kill")
+    assert found["no stalls"][0] == PARTLY
+    assert found["no stalls"][1].endswith("hang 20 ms; the neighbor died, and made no further step: kill")
+
+
+def test_a_long_gap_beside_a_death_is_no_guarantee_at_all():
+    found = verdicts(fault("kill", survived=False, gap=None), fault("hang", survived=True, gap=4.0))
+    assert found["no stalls"][0] == LOST
 
 
 def test_a_gpu_that_serves_nobody_after_a_fault_has_not_recovered():

@@ -56,3 +56,12 @@ def _card() -> MigGpu:
         return mig_gpu(WITHOUT_GPU)
     named = [one.index for one in here if one.uuid == os.environ.get(ALLOW)]
     return gpu_profiles(named[0] if named else here[0].index)
+
+
+def has_gpu() -> bool:
+    """Whether the plan is of a GPU of this machine."""
+    try:
+        nvidia_smi.gpus()
+    except nvidia_smi.NoGpu:
+        return False
+    return True

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from fleetlab.bench.advise import advise
+from fleetlab.bench.advise.guarantees import guaranteed
 from fleetlab.core import DeviceError
 
 H200 = Path(__file__).parents[3] / "docs" / "measurements" / "h200"
@@ -166,6 +167,39 @@ def test_limits_and_replicas_are_those_that_were_measured(tmp_path, made):
     told = {(row["for"], row["setting"]): row["value"] for row in settings.iter_rows(named=True)}
     assert told["GPU", "sharing.mps.resources[].replicas"] == "2"
     assert told["serve", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+
+
+@pytest.mark.parametrize("mode", ["mps", "mps@70"])
+def test_replicas_are_not_advised_where_the_device_plugin_gives_another_mode(tmp_path, made, mode):
+    """It limits each of two clients to 50 %."""
+    both = {"time-slicing": {PAIR: (0.4, 0.4)}, mode: {PAIR: (0.6, 0.6)}}
+    settings = advise(made.pairs(tmp_path, both), mix="train, serve").tables()["settings"]
+    (row,) = settings.filter(pl.col("setting") == "sharing.mps.resources[].replicas").iter_rows(named=True)
+    assert row["value"] == "none"
+    assert "would limit each to 50 %" in row["why"]
+
+
+def test_flips_of_a_mode_that_is_not_predicted_are_not_known():
+    found = advise(H200, mix="resnet-train, resnet-infer", goal="worst")
+    flips = found.tables()["flips"]
+    assert flips["flips"].null_count() == flips.height > 0
+    assert {"2 resnet-infer + resnet-train", "resnet-infer + 2 resnet-train"} <= set(flips["mix"])
+    assert "When it flips is not known" in found.findings[-1]
+
+
+def test_a_limit_of_sms_guarantees_no_memory():
+    assert guaranteed("mps@50") == guaranteed("mps") == guaranteed("time-slicing") < guaranteed("mps~4096")
+
+
+def test_servers_of_language_models_are_pointed_to_their_table():
+    with pytest.raises(DeviceError, match="no goal for servers") as caught:
+        advise(H200.parent / "h200-llm", mix="llm-serve, llm-serve")
+    assert "--table llm" in caught.value.hint
+
+
+def test_a_file_is_not_a_folder():
+    with pytest.raises(DeviceError, match="not a folder"):
+        advise(Path(__file__), mix="train")
 
 
 def test_isolation_is_advised_by_guarantee_and_not_by_measurement(tmp_path, made):

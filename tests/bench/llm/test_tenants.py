@@ -109,6 +109,13 @@ def test_goodput_needs_both_goals_and_a_request_without_a_token_has_none():
     assert found["ttft_p50_ms"] == pytest.approx(100, rel=0.01)
 
 
+def test_a_request_that_the_window_cut_off_is_neither_met_nor_missed():
+    whole, cut, missed = [9, 11, 11, 0.1, 0.2], [9, 11, 5, 0.1, 0.14], [9, 11, 5, 0.9, 1.0]
+    found = next(iter(rows_llm([cell(server([whole] * 6 + [cut] * 2 + [missed] * 2))])))
+    assert found["unfinished"] == 4
+    assert [found[k] for k in ("goodput_least", "goodput", "goodput_most")] == pytest.approx([0.6, 0.75, 0.8])
+
+
 def test_time_per_output_token_leaves_the_first_out():
     """The definition of vLLM and MLPerf: (last - first) / (n - 1), so prefill is not in it."""
     rows = np.array([[1000, 5, 5, 2.0, 2.4], [10, 5, 5, 0.1, 0.5]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from fleetlab.bench.advise.choice import ModeChoice, choose_mode
@@ -10,6 +11,7 @@ from fleetlab.bench.advise.goals import AdviceGoal
 from fleetlab.bench.advise.mix import AskedMix, busy_alone, changed, mix_of
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.groups import growing_waits
 from fleetlab.bench.profile.pairs import SpeedTable
 from fleetlab.bench.results.cells import mix_name
@@ -27,7 +29,8 @@ def neighbors(
         mix = mix_of(s.tenant, s.background)
         mixes.setdefault(mix, tuple(sorted([s.tenant, *_background(f, s.background)])))
     for mix, names in mixes.items():
-        if mix not in asked.mixes and (what := changed(f.gathered, asked.names, names)):
+        # One tenant does not share, so no mode is better for it.
+        if len(names) > 1 and mix not in asked.mixes and (what := changed(f.gathered, asked.names, names)):
             other = AskedMix(mix, (mix,), len(names), "measured", names)
             try:
                 made = choose_mode(goal.values(f, other), margin)
@@ -47,37 +50,47 @@ def _background(f: Findings, words: str) -> list[str]:
 
 
 def flip_rows(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) -> list[dict[str, Any]]:
-    """One row per neighbor: its best mode, and whether that is another than the advice."""
+    """One row per neighbor: its best mode, and whether that is another than the advice; None if that is not known."""
     rows = []
     for other, what, made in neighbors(f, goal, asked, here.margin):
-        flips = made.best not in here.level and not set(made.level) & set(here.level)
+        flips = _flips(here, made)
         gain = made.ratio(made.modes[1]).value - 1
         about = {"mix": other.words, "changed": what, "best": made.best, "verdict": made.verdict, "margin": gain}
         rows.append(about | {"flips": flips, "kind": "measured", "tenants": other.tenants})
     rows += list(_predicted(f, goal, asked, here))
-    return sorted(rows, key=lambda row: (not row["flips"], row["kind"], row["tenants"], row["mix"]))
+    return sorted(rows, key=lambda row: (FIRST[row["flips"]], row["kind"], row["tenants"], row["mix"]))
+
+
+FIRST = {True: 0, False: 1, None: 2}
+
+
+def _flips(here: ModeChoice, made: ModeChoice) -> bool | None:
+    """Whether a mode outside of the advice is best; not known if the advised mode was not measured there."""
+    if here.best not in made.modes:
+        return None
+    return made.best not in here.level and not set(made.level) & set(here.level)
 
 
 def _predicted(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) -> Iterator[dict[str, Any]]:
-    """More copies of the last tenant, from its speed beside each: waits add up, and grow in company.
+    """More copies of each tenant, from its speed beside each: waits add up, and grow in company.
 
     Under time slicing and MPS without limits, for throughput, the slowest tenant and cost.
     """
     if goal.name not in ("throughput", "worst", "cost") or asked.basis != "measured":
         return
     tables = {mode: made for mode in ("time-slicing", "mps") if (made := _table(f, mode, asked.names))}
-    known = {len(f.mixes.names[mix]) for mix in f.mixes.stp.mixes() if set(f.mixes.names[mix]) == set(asked.names)}
+    known = {tuple(sorted(f.mixes.names[mix])) for mix in f.mixes.stp.mixes()}
     if len(tables) < 2:
         return
-    for more in range(1, MOST + 1):
-        names = (*asked.names, *[asked.names[-1]] * more)
-        if len(names) in known:
+    for copied, more in product(dict.fromkeys(asked.names), range(1, MOST + 1)):
+        names = tuple(sorted((*asked.names, *[copied] * more)))
+        if names in known:
             continue
         total = {mode: _total(table, names, goal.name) for mode, table in tables.items()}
         ranked = sorted(total, key=lambda mode: -total[mode])
         gain = total[ranked[0]] / total[ranked[1]] - 1
-        # Modes with limits are not predicted, so advice for one of them is not known to flip.
-        flips = here.best in tables and ranked[0] not in here.level and gain > here.margin
+        # Modes with limits are not predicted, so whether advice for one of them flips is not known.
+        flips = ranked[0] not in here.level and gain > here.margin if here.best in tables else None
         about = {"mix": mix_name(list(names)), "changed": f"{len(names)} tenants instead of {asked.tenants}"}
         about |= {"best": ranked[0], "verdict": "predicted", "margin": gain}  # type: ignore[dict-item]
         yield about | {"flips": flips, "kind": "predicted", "tenants": len(names)}
@@ -110,7 +123,7 @@ def _total(table: SpeedTable, names: tuple[str, ...], goal: str) -> float:
 
 
 def flip_sentences(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Flips in words: each that was measured, and the first that is predicted for a mode."""
+    """Flips in words: each that was measured, and the first that is predicted for a mode; else that none is known."""
     predicted = set()
     for row in rows:
         if row["flips"] and (row["kind"] == "measured" or row["best"] not in predicted):
@@ -118,3 +131,18 @@ def flip_sentences(rows: list[dict[str, Any]]) -> Iterator[str]:
             how = " (predicted from pairs)" if row["kind"] == "predicted" else ""
             better = f"{row['mix']}, {100 * row['margin']:.0f} % better there than the next"
             yield f"It flips to {mode_name(row['best'])} with {row['changed']}{how}: {better}."
+    if not any(row["flips"] for row in rows):
+        yield _no_flip(rows)
+
+
+def _no_flip(rows: list[dict[str, Any]]) -> str:
+    """Mixes in which the advised mode was not compared say nothing."""
+    unknown = sum(row["flips"] is None for row in rows)
+    same = "of the same work at another pace or in other numbers"
+    if unknown == len(rows):
+        if not rows:
+            return f"When it flips is not measured: the folder has no mix {same}."
+        many = count_noun(unknown, "mix")
+        return f"When it flips is not known: in {many} {same} the advised mode was neither measured nor predicted."
+    left = f"; {unknown} more are not known, because the advised mode is not among those compared" if unknown else ""
+    return f"It does not flip in any of {count_noun(len(rows) - unknown, 'mix')} {same}{left}."

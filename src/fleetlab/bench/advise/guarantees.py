@@ -14,6 +14,7 @@ from fleetlab.bench.isolation.guarantees import measured_guarantees
 from fleetlab.bench.isolation.result import read_probes
 
 YES, NO = "yes", "no"
+CAPPED = "no: only with a memory limit for each client, a setting of its own"
 
 
 class Guarantee(NamedTuple):
@@ -28,7 +29,7 @@ class Guarantee(NamedTuple):
 
 GUARANTEES = (
     Guarantee("memory of others cannot be read or written", YES, YES, YES, YES),
-    Guarantee("others cannot take its memory", NO, NO, "yes, with a memory limit", YES),
+    Guarantee("others cannot take its memory", NO, CAPPED, CAPPED, YES),
     Guarantee("others cannot take its SMs", NO, NO, "no: a limit caps each, it reserves nothing", YES),
     Guarantee("others cannot take its memory bandwidth and cache", NO, NO, NO, YES),
     Guarantee("an error of another does not end it", "not guaranteed", NO, NO, YES),
@@ -44,9 +45,15 @@ def column(mode: str) -> str:
     return "time_slicing"
 
 
+def _holds(one: Guarantee, mode: str) -> str:
+    """Whether a mode gives a guarantee; `mps~4096` is MPS with a memory limit."""
+    said = str(getattr(one, column(mode)))
+    return "yes, with its memory limit" if said == CAPPED and "~" in mode else said
+
+
 def guaranteed(mode: str) -> int:
     """How many of them a mode gives."""
-    return sum(getattr(one, column(mode)).startswith(YES) for one in GUARANTEES)
+    return sum(_holds(one, mode).startswith(YES) for one in GUARANTEES)
 
 
 MEASURED = {"mps-limited": "mps@50"}  # modes of the probes by their name in a suite; the others have the same
@@ -64,4 +71,4 @@ def probe_rows(folder: Path) -> Iterator[dict[str, Any]]:
 def guarantee_rows(modes: list[str]) -> Iterator[dict[str, Any]]:
     """One row per guarantee, one column per mode."""
     for one in GUARANTEES:
-        yield {"guarantee": one.name} | {mode: getattr(one, column(mode)) for mode in modes}
+        yield {"guarantee": one.name} | {mode: _holds(one, mode) for mode in modes}

@@ -14,6 +14,7 @@ import numpy as np
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.suite_data import SuiteData
+from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.build import CLASSES, LIGHT, MEDIUM
 from fleetlab.bench.results.cells import mix_name
 from fleetlab.core import DeviceError
@@ -45,6 +46,9 @@ def asked_mix(f: Findings, words: str) -> AskedMix:
         return AskedMix(words, tuple(measured), len(parts), basis, _names(f, measured[0]))
     kind = f.gathered.kind(names)
     alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
+    if not alike and any("llm" in t.about for m in f.gathered.meetings if m.names == names for t in m.tenants):
+        msg = f"advice has no goal for servers of language models: {mix_name(list(names))}"
+        raise DeviceError(msg, hint="`fleetlab bench show FOLDER --table llm` has their goodput by mode")
     if not alike:
         msg = f"not measured in two modes: {mix_name(list(names))}, nor any other mix of its kind ({kind})"
         raise DeviceError(msg, hint=OTHER_MODES)
@@ -127,7 +131,7 @@ def changed(g: SuiteData, asked: tuple[str, ...], other: tuple[str, ...]) -> str
     mine, theirs = ([base(g, name) for name in names] for names in (asked, other))
     if set(mine) != set(theirs) or Counter(asked) == Counter(other):
         return None
-    words = [f"{len(other)} tenants instead of {len(asked)}"] if len(other) != len(asked) else []
+    words = [f"{count_noun(len(other), 'tenant')} instead of {len(asked)}"] if len(other) != len(asked) else []
     words += [pace(g, name) for name in dict.fromkeys(other) if name not in asked]
     return ", ".join(words) or "other numbers of each"
 

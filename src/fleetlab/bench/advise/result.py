@@ -27,6 +27,7 @@ from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.bench.results.cells import table
 from fleetlab.core import DeviceError, Estimate, Figure, Provenance, Result
 from fleetlab.core.names import lookup
+from fleetlab.stats import Interval
 
 ISOLATION = "isolation"
 GOAL_NAMES = (*GOALS, ISOLATION)
@@ -129,12 +130,10 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
     answers = [
-        capital(f"{asked.words}, {name}: {choice.sentence()}."),
+        f"{asked.words}, {unit.partition(', ')[2] or name}: {choice.sentence()}.",  # a name of a tenant keeps its case
         f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
         *flip_sentences(flips),
     ]
-    if not any(row["flips"] for row in flips):
-        answers.append(_no_flip(flips))
     frames = {"choice": table(choice.rows()), "flips": table(flips, FLIPS)}
     return (choice.best, choice.verdict), answers, frames, unit
 
@@ -144,14 +143,6 @@ FLIPS = {"mix": pl.String, "changed": pl.String, "best": pl.String, "verdict": p
 
 def _listed(choice: ModeChoice) -> str:
     return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
-
-
-def _no_flip(flips: list[dict[str, Any]]) -> str:
-    if not flips:
-        return (
-            "When it flips is not measured: the folder has no mix of the same work at another pace or in other numbers."
-        )
-    return f"It does not flip in any of {len(flips)} mixes of the same work at another pace or in other numbers."
 
 
 def _isolation(f: Findings, asked: AskedMix) -> Made:
@@ -168,28 +159,40 @@ def _isolation(f: Findings, asked: AskedMix) -> Made:
         | dict(zip(("value", "value_low", "value_high"), known.get(mode, (None, None, None)), strict=True))
         for mode in modes
     ]
-    best, here = modes[0], next(mode for mode in modes if mode != "mig")
+    best = modes[0]
     said = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEED)}; it is " + (
         "measured here" if best in known else "not measured here: `fleetlab bench mig` predicts its speed"
     )
     answers = [
-        capital(f"{asked.words}, isolation: {said}."),
-        f"Of the measured modes {mode_name(here)} guarantees the most, {guaranteed(here)}; "
-        + join_words(
-            [f"{mode_name(m)} left the slowest tenant {number(x)} of its speed alone" for m, x in known.items()]
-        )
-        + ".",
+        f"{asked.words}, isolation: {said}.",
+        _of_measured([mode for mode in modes if mode != "mig"]),
+        *(_left(known) if known else []),
         "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
     ]
     return (best, "by guarantee"), answers, {"choice": pl.DataFrame(rows, infer_schema_length=None)}, worst.unit
 
 
+def _of_measured(modes: list[str]) -> str:
+    """Which of the measured modes guarantee the most."""
+    most = guaranteed(modes[0])
+    first = [mode_name(mode) for mode in modes if guaranteed(mode) == most]
+    verb, each = ("guarantees", "") if len(first) == 1 else ("guarantee", " each")
+    return f"Of the measured modes {join_words(first)} {verb} the most, {most} of {len(GUARANTEED)}{each}."
+
+
+def _left(known: dict[str, Interval]) -> list[str]:
+    parts = [f"{number(x)} under {mode_name(mode)}" for mode, x in known.items()]
+    return [f"The slowest tenant kept of its speed alone {join_words(parts)}."]
+
+
 def _probed(rows: list[dict[str, Any]]) -> list[str]:
-    """How many guarantees each mode kept in the probes of the folder."""
+    """What faults did to a neighbor in the probes of the folder, and how many guarantees each mode kept."""
     modes = dict.fromkeys(row["mode"] for row in rows)
     kept = {mode: [row for row in rows if row["mode"] == mode] for mode in modes}
     counts = [f"{mode_name(m)} kept {sum(r['verdict'] == 'kept' for r in of)} of {len(of)}" for m, of in kept.items()]
-    return [f"In the probes of this folder {join_words(counts)}; the table `isolation` has what happened."]
+    faults = [f"{mode_name(row['mode'])}: {row['found']}" for row in rows if row["guarantee"] == "fault isolation"]
+    said = [f"Faults of a tenant in the probes of this folder, {'. '.join(faults)}."] if faults else []
+    return [*said, f"In the probes of this folder {join_words(counts)}; the table `isolation` has what happened."]
 
 
 GUARANTEED = list(guarantee_rows(["mig"]))

@@ -7,24 +7,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.wording import count_noun
 
 HEADROOM, CONTEXT = 1.1, 512  # of the memory that a tenant was seen to hold; MiB of its context, which count too
+MPS_CLIENTS = 48  # of one MPS server on Volta and newer, by NVIDIA's documentation
+REPLICAS = "sharing.mps.resources[].replicas"
 
 
 def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Settings of the mode, and of each tenant."""
     n = len(names)
     kind = mode.partition("@")[0].partition("!")[0].partition("~")[0]
+    percents, low = re.findall(r"@(\d+)(?!\d|sms)", mode), "!1" in mode
     if kind == "time-slicing":
         yield _row(
             "GPU", "sharing.timeSlicing.resources[].replicas", n, "one replica for each tenant; it has no limits"
         )
     elif kind == "mps":
-        yield _row(
-            "GPU", "sharing.mps.resources[].replicas", n, f"the device plugin limits each to {100 // n} % of SMs"
-        )
-    yield from _fits(f, names)
-    percents, low = re.findall(r"@(\d+)(?!\d|sms)", mode), "!1" in mode
+        yield _replicas(percents, n)
+    yield from _fits(f, kind, names)
     for name in dict.fromkeys(names):
         if percents:
             why = "an upper limit of its SMs" + (", as measured" if len(percents) == 1 else "; one each, as measured")
@@ -38,6 +39,16 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
             yield _row(name, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={mib}M", f"it held {held:,} MiB, and its context")
 
 
+def _replicas(percents: list[str], n: int) -> dict[str, Any]:
+    """Replicas of the device plugin, if they give this mode: it always limits each client to 100 / replicas %."""
+    given = 100 // n
+    if set(percents) == {str(given)}:
+        return _row("GPU", REPLICAS, n, f"the device plugin limits each to {given} % of SMs, as measured")
+    other = "without limits" if not percents else f"at {' and '.join(percents)} %"
+    why = f"the device plugin would limit each to {given} % of SMs, which is not MPS {other}: "
+    return _row("GPU", REPLICAS, "none", why + "start the MPS daemon and set the environment of each tenant")
+
+
 def _row(of: str, setting: str, value: object, why: str) -> dict[str, Any]:
     return {"for": of, "setting": setting, "value": str(value), "why": why}
 
@@ -48,12 +59,17 @@ def _memory(f: Findings, name: str) -> int:
     return int(max(held, default=0))
 
 
-def _fits(f: Findings, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _fits(f: Findings, kind: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """How often the mix fits: by memory with a context for each tenant, and by the clients of an MPS server."""
     held = [_memory(f, name) for name in names]
     card = max((_card_mib(s.about) for s in f.gathered.suites), default=0)
     if all(held) and card:
-        more = card // max(sum(held), 1)
-        yield _row("GPU", "memory", f"{sum(held):,} of {card:,} MiB", f"would hold this mix {more} times")
+        needed = sum(held) + CONTEXT * len(names)
+        by_memory, by_clients = card // needed, MPS_CLIENTS // len(names)
+        limited = kind == "mps" and by_clients < by_memory
+        times = count_noun(by_clients if limited else by_memory, "time")
+        by = f"at most {MPS_CLIENTS} clients of MPS" if limited else f"by memory, with {CONTEXT} MiB of context each"
+        yield _row("GPU", "memory", f"{needed:,} of {card:,} MiB", f"would hold this mix {times}: {by}")
     for curve in f.scaling_curves:
         if set(names) == {curve.tenant} and curve.largest_good:
             why = f"P{100 * curve.percentile:g} within {f.goal} under {curve.mode}"

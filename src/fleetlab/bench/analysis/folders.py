@@ -33,7 +33,7 @@ class SuiteFolder:
 def suites(folder: Path) -> list[SuiteFolder]:
     """All suites in `folder` or below; they must be of one GPU model."""
     if not folder.is_dir():
-        msg = f"no such folder: {folder}"
+        msg = f"{'not a folder' if folder.exists() else 'no such folder'}: {folder}"
         raise DeviceError(msg, hint="name a folder of `fleetlab bench suite PLAN --out FOLDER`, or a folder of such")
     homes = sorted({path.parent for path in folder.rglob("cells.jsonl*") if path.name.endswith(("jsonl", "jsonl.gz"))})
     suites_read = [_suite(home) for home in homes]

@@ -101,7 +101,7 @@ def _throughput_sentence(f: Findings, mode: str, mixes: list[str], what: str) ->
 
 def _scalability(f: Findings) -> Iterator[str]:
     if not f.scaling_curves:
-        yield f"{NOT_MEASURED}: no tenant was measured with an increasing number of copies"
+        yield f"{NOT_MEASURED}: no tenant with step times was measured with an increasing number of copies"
         return
     for crowd in f.scaling_curves:
         yield _scaling_sentence(crowd, f.goal)

@@ -77,7 +77,7 @@ class Analysis(Result):
             f"{where}; {cells}; modes with mixes: {modes}",
             *(capital(f"{a.of}, {a.goal}: {a.sentence()}.") for a in by_kind(f.mixes) if a.verdict == "better"),
             *(capital(c.sentence()) + "." for c in claim_results(f)),
-            *map(capital, user_findings(self.frames["llm"], self.frames["notebook"])),
+            *user_findings(self.frames["llm"], self.frames["notebook"]),  # they begin with the name of a tenant
             *(f"{a.question} {a}" for a in self.answers()),
         )
 

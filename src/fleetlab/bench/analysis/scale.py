@@ -98,10 +98,14 @@ class ScalingCurve:
 
 
 def scaling_curves(x: MixMeasures, goal: TailGoal) -> list[ScalingCurve]:
-    """Every tenant that was measured in at least two numbers of copies."""
+    """Every tenant that was measured in at least two numbers of copies.
+
+    Servers of language models and users of notebooks have limits and tables of their own, not one of step times.
+    """
     by: dict[tuple[str, str], dict[int, list[CellResult]]] = defaultdict(lambda: defaultdict(list))
     for m in x.gathered.meetings:
-        if len(set(m.names)) == 1 and not any(t.share for t in m.tenants):
+        own = any(kind in t.about for t in m.tenants for kind in ("llm", "notebook"))
+        if len(set(m.names)) == 1 and not own and not any(t.share for t in m.tenants):
             by[m.names[0], m.mode][len(m.tenants)].append(m)
     curves = []
     for (tenant, mode), sizes in sorted(by.items(), key=lambda at: (at[0][0], mode_order(at[0][1]))):

@@ -54,10 +54,21 @@ def _server_findings(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     for (tenant, beside), group in by.items():
         parts = []
         for mode in dict.fromkeys(row["mode"] for row in group):
-            met = [r["servers"] for r in group if r["mode"] == mode and r["goodput_low"] >= ENOUGH]
-            parts.append(f"{max(met, default=0)} under {mode_name(mode)}")
+            parts.append(f"{_servers([r for r in group if r['mode'] == mode])} under {mode_name(mode)}")
         where = f" beside {beside}" if beside else ""
-        yield f"{tenant}{where}: servers with 90 % of requests surely within the goals: {', '.join(parts)}."
+        said = f"{tenant}{where}: servers with 90 % of requests surely within the goals: {', '.join(parts)}"
+        yield said + ("; the lower number counts unfinished requests as missed." if " to " in said else ".")
+
+
+def _servers(rows: list[dict[str, Any]]) -> str:
+    """The most servers that meet their goals; two numbers where that depends on requests that did not finish."""
+    valid = [r for r in rows if r["valid"]]
+    if not valid:
+        return "not valid (late generator)"
+    met = [r for r in valid if r["goodput_low"] >= ENOUGH]
+    high = max((r["servers"] for r in met), default=0)
+    low = max((r["servers"] for r in met if r["goodput_least"] >= ENOUGH), default=0)
+    return f"{high}" if low == high else f"{low} to {high}"
 
 
 def _user_findings(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

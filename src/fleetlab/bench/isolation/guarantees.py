@@ -70,15 +70,19 @@ def _faults(cells: Sequence[Cell]) -> tuple[str, str]:
 
 
 def _stalls(cells: Sequence[Cell]) -> tuple[str, str]:
-    """Gaps of neighbors that survived: a kernel that does not end, and a death in the middle of one."""
+    """Gaps in the fault cells: a kernel that does not end, and a death in the middle of one.
+
+    A neighbor that died has no gap that ends, so the guarantee is kept in part at best.
+    """
     gaps = {c["kind"]: c["neighbor"]["longest_gap_s"] for c in cells if c["neighbor"]["survived"]}
     known = {kind: gap for kind, gap in gaps.items() if gap is not None}
     if not known:
         return LOST, "no neighbor survived"
     says = "longest time without a good step: " + ", ".join(f"{kind} {_seconds(gap)}" for kind, gap in known.items())
+    short = max(known.values()) < SHORT
     if died := [cell["kind"] for cell in cells if not cell["neighbor"]["survived"]]:
-        says += f"; not counted, because the neighbor died: {_words(died)}"
-    return (KEPT if max(known.values()) < SHORT else LOST), says
+        return (PARTLY if short else LOST), f"{says}; the neighbor died, and made no further step: {_words(died)}"
+    return (KEPT if short else LOST), says
 
 
 def _recovery(cells: Sequence[Cell]) -> tuple[str, str]:

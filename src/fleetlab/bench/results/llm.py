@@ -1,7 +1,11 @@
 """Servers of language models: time to first token, time per output token, and goodput, alone and beside others.
 
 TTFT is the time to first token, from the scheduled time. TPOT is the time per output token of a request, (last -
-first) / (n - 1); ITL the time between any two of its tokens. Goodput are the requests within the goals of both.
+first) / (n - 1); ITL the time between any two of its tokens. Goodput is the share of requests within the goals of both.
+
+A request that the end of the window cut off while it met the goals is undecided. `goodput` leaves these out,
+`goodput_least` counts them as missed and `goodput_most` as met. Without a first token, or already beyond a goal, a
+request is missed.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from numpy.typing import NDArray
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.quantiles import ENDINGS, QUANTILES, quantiles
 from fleetlab.bench.results.cells import Cell, Schema, mean, neighbors
-from fleetlab.bench.results.latency import sum_times
+from fleetlab.bench.results.latency import MAX_LAG, lag_p99, sum_times
 from fleetlab.stats import SHARE, Interval, design_effect, wilson
 
 NEVER = 3600.0  # s: a token that did not come in the window counts as the longest time of a histogram
@@ -48,11 +52,15 @@ def server_row(ones: Sequence[Cell], goals: dict[str, float] | None = None) -> d
     windows = [_requests(llm) for llm in llms]
     first, each = [ttft(rows) for rows in windows], [tpot(rows) for rows in windows]
     limits = llms[0]["goals"] | (goals or {})
-    good = [(a <= limits["ttft"]) & (np.isnan(b) | (b <= limits["tpot"])) for a, b in zip(first, each, strict=True)]
-    share = pooled_share(good)
+    within = [(a <= limits["ttft"]) & (np.isnan(b) | (b <= limits["tpot"])) for a, b in zip(first, each, strict=True)]
+    ended = [rows[:, 2] >= rows[:, 1] for rows in windows]
+    share = pooled_share([w[e | ~w] for w, e in zip(within, ended, strict=True)])
+    requests, met = sum(map(len, windows)), sum(int(w.sum()) for w in within)
+    good = sum(int((w & e).sum()) for w, e in zip(within, ended, strict=True))
     seconds = sum(llm["seconds"] for llm in llms)
     return {
-        "requests": sum(map(len, windows)),
+        "requests": requests,
+        "unfinished": sum(int((~e).sum()) for e in ended),
         "refused": sum(llm["refused"] for llm in llms),
         **_columns("ttft", first),
         **_columns("tpot", [b[~np.isnan(b)] for b in each]),
@@ -60,11 +68,14 @@ def server_row(ones: Sequence[Cell], goals: dict[str, float] | None = None) -> d
         "goodput": share.value,
         "goodput_low": share.low,
         "goodput_high": share.high,
-        "good_per_s": sum(int(g.sum()) for g in good) / seconds,
+        "goodput_least": good / requests if requests else math.nan,
+        "goodput_most": met / requests if requests else math.nan,
+        "good_per_s": good / seconds,
         "tokens_per_s": mean(one["rate"] for one in ones),
         "running": mean(llm["running"] for llm in llms),
         "waiting_most": max(llm["waiting_most"] for llm in llms),
         "kv_most": max(llm["kv_most"] / llm["kv_tokens"] for llm in llms),
+        "valid": (lag := lag_p99(list(ones))) is None or lag < MAX_LAG,
     }
 
 

@@ -222,6 +222,10 @@ def _notes(about: dict[str, Any], good: list[Cell], frames: dict[str, pl.DataFra
             yield "`unsent`: requests that were never sent and would have had the longest latency; not in percentiles"
     if frames["llm"].height:
         yield "`llm`: TTFT is from the scheduled time, TPOT is (last - first token) / (n - 1), goodput meets both goals"
+        yield (
+            "`llm`: goodput leaves out requests that the window's end cut off while they met the goals; "
+            "`goodput_least` counts them as missed, `goodput_most` as met"
+        )
     if frames["notebook"].height:
         yield "`notebook`: `each_ms` is the mean time to answer, of a training per step; slowdown: over one user alone"
     for row in frames["checks"].filter(pl.col("failed") > 0).iter_rows(named=True):

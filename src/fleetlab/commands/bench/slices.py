@@ -65,12 +65,15 @@ def plan() -> None:
     The layouts are those of the GPU of this machine; without one, of an A100.
     """
     from fleetlab.bench.built_in_plans import BY_NAME
+    from fleetlab.bench.mig_plan import WITHOUT_GPU, has_gpu
     from fleetlab.bench.profile.mig_check import MEASURE
     from fleetlab.bench.workers.pool import LEAD
 
     made = BY_NAME["mig"]()
     stages = [stage[0].mode for stage in made.stages()]
     minutes = len(made.cells) * (LEAD + made.settle + made.window + 0.3) / 60 + 0.75 * len(stages)
+    if not has_gpu():
+        print(f"No GPU here: the layouts are those of an {WITHOUT_GPU}.\n")
     print(MEASURE)
     print(f"\n{len(made.cells)} cells in {len(stages)} stages, about {minutes:.0f} minutes: {', '.join(stages)}")
     print("The GPU must be idle and without instances; its MIG mode is restored after each layout.")
