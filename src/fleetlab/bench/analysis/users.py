@@ -52,9 +52,8 @@ def _server_findings(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
         own = row["beside"] in ("", row["tenant"]) or row["beside"] == f"{row['servers'] - 1} {row['tenant']}"
         by[row["tenant"], "" if own else row["beside"]].append(row)
     for (tenant, beside), group in by.items():
-        parts = []
-        for mode in dict.fromkeys(row["mode"] for row in group):
-            parts.append(f"{_servers([r for r in group if r['mode'] == mode])} under {mode_name(mode)}")
+        modes = dict.fromkeys(row["mode"] for row in group)
+        parts = [f"{_servers([r for r in group if r['mode'] == mode])} under {mode_name(mode)}" for mode in modes]
         where = f" beside {beside}" if beside else ""
         said = f"{tenant}{where}: servers with 90 % of requests surely within the goals: {', '.join(parts)}"
         yield said + ("; the lower number counts unfinished requests as missed." if " to " in said else ".")

@@ -72,9 +72,9 @@ def plan() -> None:
     made = BY_NAME["mig"]()
     stages = [stage[0].mode for stage in made.stages()]
     minutes = len(made.cells) * (LEAD + made.settle + made.window + 0.3) / 60 + 0.75 * len(stages)
-    if not has_gpu():
-        print(f"No GPU here: the layouts are those of an {WITHOUT_GPU}.\n")
     print(MEASURE)
+    if not has_gpu():
+        print(f"\nThere is no GPU here: the layouts below are those of an {WITHOUT_GPU}.")
     print(f"\n{len(made.cells)} cells in {len(stages)} stages, about {minutes:.0f} minutes: {', '.join(stages)}")
     print("The GPU must be idle and without instances; its MIG mode is restored after each layout.")
 
