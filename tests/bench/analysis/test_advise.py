@@ -8,6 +8,7 @@ import pytest
 
 from fleetlab.bench.advise import advise
 from fleetlab.bench.advise.guarantees import guaranteed
+from fleetlab.bench.analysis.result import analyze
 from fleetlab.core import DeviceError
 
 H200 = Path(__file__).parents[3] / "docs" / "measurements" / "h200"
@@ -271,3 +272,17 @@ def test_the_page_has_the_advice_first(tmp_path, command):
     assert done.returncode == 0
     assert "MPS at 50 %, by" in done.stdout.splitlines()[0]
     assert "MPS at 50 %, by" in (tmp_path / "advice.html").read_text()
+
+
+def test_one_tenant_alone_is_no_flip():
+    """`serve-200` is `resnet-infer` on a schedule, and was measured alone too."""
+    found = advise(H200, mix="resnet-infer, resnet-infer", goal="p99")
+    assert "P95 of steps" in found.findings[0]
+    assert not [n for n in found.tables()["flips"].to_dicts() if n["tenants"] < 2]
+
+
+def test_servers_of_language_models_have_no_limit_of_step_times():
+    found = analyze(H200.parent / "h200-llm")
+    assert "does not meet the latency limit" not in " ".join(found.findings)
+    (said,) = [s for s in found.findings if s.startswith("llm-serve beside bert-train")]
+    assert "not valid (late generator) under time slicing" in said
