@@ -78,6 +78,11 @@ def test_the_narrowest_interval_there_is_can_be_said():
     assert say(Estimate("x", 0.0, 0.0, 5e-324, "")).startswith("x 0.000")
 
 
+def test_an_interval_of_rounding_errors_is_none():
+    value = 43.02284188668051
+    assert say(Estimate("x", value, value - 7e-15, value + 7e-15, "%")) == "x 43.02 %"
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, math.nan], {"a": math.nan}, [{"a": [math.inf]}]], ids=str)
 def test_json_has_no_word_for_what_is_no_number(value):
     found = strict(as_json(Found(value, number=math.nan)))

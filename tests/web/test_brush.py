@@ -1,6 +1,7 @@
 """The window brushed in the timeline: what all numbers are of, in the address, and kept between what-ifs."""
 
 import re
+import time
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -62,13 +63,68 @@ def test_the_report_of_an_address_says_of_which_jobs_its_numbers_are(page):
     assert re.search(r"jobs submitted between Wed 2020-07-01 00:33:\d\d and 01:23", html)
 
 
+UNTIL = "v=1&trace=builtin:2000:0&until=7200&base=until%3D7200"
+
+
+def test_reasons_are_of_the_jobs_that_completed_and_add_up_to_their_mean_wait(page):
+    answer = page.ask(f"/api/run?{UNTIL}").json
+    wait = next(row for row in answer["rows"] if row["metric"] == "mean wait")
+    for side in ("base", "now"):
+        total = sum(reason[side]["value"] for reason in answer["wait_reasons"])
+        assert total == pytest.approx(wait[side]["value"])
+
+
+def test_a_time_after_the_end_of_the_run_is_refused_and_one_that_it_reaches_is_not(page):
+    late = page.ask(f"/api/run?{UNTIL}&submitted=8000..9000")
+    assert (late.status, "was simulated: the run ends 2 h after" in late.json["error"]) == (400, True)
+    part = page.ask(f"/api/run?{UNTIL}&submitted=7000..9000")
+    assert (part.status, "mean wait" in part.json["headline"]) == (200, True)
+
+
+def test_where_no_job_completed_the_headline_is_of_gpus_in_few_digits(page):
+    answer = page.ask(f"/api/run?{UNTIL}&submitted=7180..7190").json
+    assert re.search(r", GPU allocation while jobs arrive is \d\d(\.\d{1,5})? %", answer["headline"])
+    assert answer["findings"][-1] == "No job completed."
+
+
+def test_a_result_says_that_it_is_of_the_whole_run(page):
+    notes = page.ask(f"/api/result.json?{PART}").json["notes"]
+    assert re.match(r"numbers and tables are of the whole run: .* jobs submitted between Wed 2020", notes[0])
+    assert "whole run" not in str(page.ask(f"/api/result.json?{SMALL}").json["notes"])
+
+
 # --- in a browser ---
 
 TIMELINE = "window.fleetlab.pageTimeline"
 
 
 def drawn(tab):
-    tab.until(f"{TIMELINE}?.frames > 0 && {TIMELINE}.missing === 0")
+    """Wait until all of the timeline is there: the queues come after the rows, and are laid out anew with them."""
+    tab.until(f"{TIMELINE}?.frames > 0 && {TIMELINE}.missing === 0 && {TIMELINE}.runs.every(r => r.about.meanings)")
+
+
+# The middle of the rows, once it rests there for two frames and nothing covers it.
+RESTS = """(done => {
+  const over = document.querySelector('#cluster-timeline .u-over');
+  over.scrollIntoView({ block: 'center', behavior: 'instant' });
+  const place = () => { const b = over.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; };
+  const before = place();
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    const [left, top, width, height] = place();
+    const there = document.elementFromPoint(left + width / 2, top + height / 2);
+    done(String(before) === String([left, top, width, height]) && over.contains(there));
+  }));
+})(arguments[0])"""
+
+
+def rows_in_view(tab):
+    """Scroll to the rows at once: the page itself scrolls smoothly, and a mouse would miss what still moves."""
+    drawn(tab)
+    tab.browser.set_script_timeout(PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while not tab.browser.execute_async_script(RESTS):
+        assert time.monotonic() < end, "the timeline moves, or is covered"
+    return tab.find("#cluster-timeline .u-over")
 
 
 def settled(tab):
@@ -83,12 +139,12 @@ def test_a_brush_sets_the_window_of_all_numbers_and_stays_from_one_what_if_to_th
     from selenium.webdriver.common.keys import Keys
 
     tab.open(SMALL)
-    drawn(tab)
+    over = rows_in_view(tab)
     before = tab.numbers()["mean wait"][0]
-    tab.ask("document.getElementById('cluster-timeline').scrollIntoView({ block: 'center' })")
-    over = tab.find("#cluster-timeline .u-over")
     chain = ActionChains(tab.browser).key_down(Keys.SHIFT).move_to_element_with_offset(over, -300, 0).click_and_hold()
-    chain.move_by_offset(200, 5).release().key_up(Keys.SHIFT).perform()
+    chain.move_by_offset(200, 5).perform()
+    tab.ask(f"{TIMELINE}.show(null)")  # as an answer that comes meanwhile does
+    ActionChains(tab.browser).release().key_up(Keys.SHIFT).perform()
     tab.until("location.search.includes('submitted=')")
     settled(tab)
     window = tab.state["submitted"]
@@ -149,9 +205,7 @@ def test_a_click_on_a_job_opens_its_story_and_so_does_enter(tab):
     gpu, gpus, jobs = tab.browser.execute_async_script(ALONE)
     rows = "[arguments[0] / arguments[1], (arguments[0] + 4) / arguments[1]]"
     tab.ask(f"{TIMELINE}.look([1780, 1820], {rows})", gpu, gpus)
-    tab.ask("document.getElementById('cluster-timeline').scrollIntoView({ block: 'center' })")
-    drawn(tab)
-    ActionChains(tab.browser).move_to_element(tab.find("#cluster-timeline .u-over")).click().perform()
+    ActionChains(tab.browser).move_to_element(rows_in_view(tab)).click().perform()
     tab.until("location.search.includes('view=job')")
     assert tab.state["job"][0] in [f"#{job}" for job in jobs]
     tab.until("document.querySelector('#job-story h2')?.innerText.startsWith('Job ')")

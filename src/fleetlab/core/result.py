@@ -20,6 +20,7 @@ from fleetlab.core.figure import Figure
 from fleetlab.core.timeline_figure import TimelineFigure
 
 INFINITE = ("inf", "-inf")  # JSON has no number for it
+ROUNDING = 1e-12  # of a number: what differs by less is the same
 EMPTY: Mapping[str, Any] = {
     "coverage": None, "findings": (), "estimates": (), "frames": {}, "charts": {}, "notes": (),
 }  # fmt: skip
@@ -86,7 +87,8 @@ def amount_and_interval(e: Estimate, scale: float | None = None) -> tuple[str, s
     unit, length = readable_unit(e.value if scale is None else scale) if e.unit == "s" else (e.unit, 1.0)
     value, low, high = (x / length for x in (e.value, e.low, e.high))
     counted, unit = isinstance(e.value, int) and not unit, f" {unit}" if unit and math.isfinite(e.value) else ""
-    if high == low or math.isnan(high - low):
+    # An interval of rounding errors alone is none.
+    if math.isclose(high, low, rel_tol=ROUNDING) or math.isnan(high - low):
         return number_text(e.value if counted else value) + unit, ""
     if math.isinf(high - low):
         return number_text(value) + unit, f"{number_text(low)} to {number_text(high)}"

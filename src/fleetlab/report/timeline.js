@@ -606,6 +606,7 @@
     reset() { this.look([0, this.whole], [0, 1]); }
     // The window of the other figures: [t0, t1] in seconds of the log, or nothing.
     select(from, to) {
+      this.brush = null; // here alone: an answer that comes while one is drawn does not end it
       this.show(from === undefined ? null : [Math.max(0, from), Math.min(this.#logged(), to)]);
       this.say(this.window ? `Selected: ${this.#at(this.window[0])} to ${this.#at(this.window[1])}, ${lasting(this.window[1] - this.window[0])}.` : "No selection: the whole time.");
       this.element.dispatchEvent(new CustomEvent("timeline-window", { bubbles: true, detail: this.window ? { t0: this.window[0], t1: this.window[1] } : null }));
@@ -613,7 +614,6 @@
     // Draw a window that was selected elsewhere, such as in the address of a page.
     show(window) {
       this.window = window && [window[0], Math.min(window[1], this.#logged())];
-      this.brush = null;
       this.noWindow.hidden = !window;
       this.draw();
     }

@@ -210,10 +210,22 @@ def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str], select
     sentence = next((line for line in findings if more or "cannot run" not in line), findings[0])
     sentence = f"{sentence} {OTHER_SCHEDULE}" if OTHER_SCHEDULE in findings else sentence
     if selected:
-        sentence = f"of {selected}, {sentence[0].lower()}{sentence[1:]}"
+        sentence = f"of {selected}, {_inside(sentence)}"
         sentence = sentence if change_of(link) else f"{sentence[0].upper()}{sentence[1:]}"
     what = change_of(link)
-    return f"{what}: {sentence[0].lower()}{sentence[1:]}" if what else sentence
+    return f"{what}: {_inside(sentence)}" if what else sentence
+
+
+def _inside(sentence: str) -> str:
+    """Return a sentence as the rest of another: its first word in lower case, unless that is an acronym.
+
+    >>> _inside("Mean wait falls."), _inside("GPU allocation rises."), _inside("P90 wait falls.")
+    ('mean wait falls.', 'GPU allocation rises.', 'P90 wait falls.')
+    """
+    first = sentence.partition(" ")[0]
+    return (
+        sentence if any(c.isupper() or c.isdigit() for c in first[1:]) else f"{first.lower()}{sentence[len(first) :]}"
+    )
 
 
 def change_of(link: Link) -> str:
@@ -270,7 +282,7 @@ def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow]) -> list[s
         mean = most["now"]["text"].partition(" (")[0]
         findings.append(f"The most wait is due to {most['reason']} ({most['meaning']}): {mean} per job.")
     else:
-        findings.append("No job waits.")
+        findings.append("No job waits." if "mean wait" in by else "No job completed.")
     return findings
 
 

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 
 from fleetlab.core import FleetlabError
 from fleetlab.core.catalog import BACKFILLS, ORDERS
+from fleetlab.core.durations import between_text
 from fleetlab.core.names import lookup
 from fleetlab.web import messages
 from fleetlab.web.advice_words import GOAL, STUDIES
@@ -240,7 +241,11 @@ async def run(backend: WhatIfBackend, request: Request) -> Response:
 async def result(backend: WhatIfBackend, request: Request) -> Response:
     """Return the result of a scenario, as `--json` prints it."""
     link, outcome = await wait_for(backend, request, lambda link, operation: backend.outcome(link.now, operation))
-    return JSONResponse(outcome["result"] | {"link": link.query()}, headers=_as_file("fleetlab.json"))
+    found = outcome["result"] | {"link": link.query()}
+    if link.between is not None:
+        which = f"the jobs submitted {between_text(*link.between, *outcome['clock'])}"
+        found["notes"] = [f"numbers and tables are of the whole run: /api/run has those of {which}", *found["notes"]]
+    return JSONResponse(found, headers=_as_file("fleetlab.json"))
 
 
 async def report(backend: WhatIfBackend, request: Request) -> Response:

@@ -290,7 +290,7 @@
     $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, line)));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
-    if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, "No job waits."));
+    if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, answer.rows.some((r) => r.metric === "mean wait") ? "No job waits." : "No job completed."));
   }
   // What is measured, where that is a part of the jobs: selected in the timeline, kept from one what-if to the next.
   function selected(text) {

@@ -20,7 +20,7 @@ import polars as pl
 
 from fleetlab.core import Estimate, Prices, WorkloadError
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import between_text
+from fleetlab.core.durations import between_text, duration
 from fleetlab.core.result import finite
 from fleetlab.sim import SimResult
 from fleetlab.sim.figures import wait_distribution
@@ -167,7 +167,11 @@ class RunRecord:
         if between is None:
             return Measures(done, self.holdings.usage(np.linspace(0.0, arriving, BLOCKS + 1)), 0.0, self.span)
         begin, end = (time / self.load for time in between)
-        end = min(end, arriving) if arriving > begin else begin + 1.0
+        if begin >= self.stopped:
+            ends = f"the run ends {duration(self.stopped * self.load)} after the first submission"
+            msg = f"no job submitted {between_text(*between)} was simulated: {ends}"
+            raise WorkloadError(msg, hint="select an earlier time, or a later `until`")
+        end = min(end, arriving if arriving > begin else self.stopped)
         return Measures(done, self.holdings.usage(np.linspace(begin, end, BLOCKS + 1)), begin, end)
 
     def _allocation(self, measures: Measures) -> list[dict[str, Any]]:

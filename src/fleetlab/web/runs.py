@@ -125,10 +125,12 @@ class _Numbers(Result):
 
 
 def _reasons(run: SimResult) -> dict[str, dict[str, Any]]:
-    """Return the mean wait per job by reason, where there is any."""
-    bootstrap = run.blocks(run.jobs)
-    columns = zip(REASONS.names, run.ledger.columns[1:], strict=True)
-    seconds = {reason: run.ledger[column].to_numpy() for reason, column in columns}
+    """Return the mean wait by reason of the jobs that completed, where there is any: as the mean wait is of these."""
+    done = run.completed.select("job", "submit")
+    bootstrap = run.blocks(done)
+    ledger = done.select("job").join(run.ledger, on="job", how="left", maintain_order="left")
+    columns = zip(REASONS.names, ledger.columns[1:], strict=True)
+    seconds = {reason: ledger[column].to_numpy() for reason, column in columns}
     return {reason: encode(bootstrap.means(values)) for reason, values in seconds.items() if values.any()}
 
 
