@@ -169,6 +169,8 @@ def covered(answer: Floats, truth: Floats, low: int, high: int) -> Interval:
 def _coverage(answers: dict[str, Floats], truth: Floats, waits: Bools) -> pl.DataFrame:
     found = []
     for who, mask in (("jobs that wait", waits), ("jobs that start at once", ~waits)):
+        if not mask.any():
+            continue
         for name in (REPLAY, CALIBRATED, CLASS):
             row: dict[str, object] = {"asked about": who, "by": name, "asks": int(mask.sum())}
             for level, (low, high) in INTERVALS.items():
@@ -176,8 +178,7 @@ def _coverage(answers: dict[str, Floats], truth: Floats, waits: Bools) -> pl.Dat
                 row |= {f"{level} covers, %": 100 * share.value, f"{level} low": 100 * share.low}
                 row[f"{level} high"] = 100 * share.high
                 row[f"{level} width, s"] = float(np.median((answers[name][:, high] - answers[name][:, low])[mask]))
-            if mask.any():
-                found.append(row)
+            found.append(row)
     return pl.DataFrame(found)
 
 
