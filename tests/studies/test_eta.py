@@ -11,15 +11,17 @@ from benchmarks.eta import small_cluster as nodes
 
 import fleetlab
 from fleetlab import Scenario, Trace, Workload, WorkloadError
+from fleetlab.core.events import Recovery
 from fleetlab.core.resample import ahead
 from fleetlab.sim.engine.begin import running_of
 from fleetlab.sim.simulate import play_from, simulate
 from fleetlab.sim.world_rows import Times, take
 from fleetlab.studies.eta import asks
 from fleetlab.studies.eta.history import History
-from fleetlab.studies.eta.judge import answered, drawn_rows, pinball
+from fleetlab.studies.eta.jobs import Present, jobs_of
+from fleetlab.studies.eta.judge import answered, drawn_rows, judge, pinball
 from fleetlab.studies.eta.replay import quantiles
-from fleetlab.studies.eta.request import read_request
+from fleetlab.studies.eta.request import as_job, read_request
 from fleetlab.studies.eta.run_times import RunTimes, Survival
 
 
@@ -137,6 +139,117 @@ def test_all_that_wait_are_answered_where_no_job_is_named():
     assert found.frames["queue"].select("job", "median, s").rows() == [("31", 60.0)]
 
 
+def named(names):
+    """The same jobs, with ids of the log's own."""
+    table = pl.DataFrame({"job": range(len(names)), "name": names}).lazy()
+    return replace(regular(), names=table)
+
+
+def test_the_queue_lists_ids_that_name_the_same_job():
+    trace = named([str(k + 5) for k in range(32)])  # the id of one job is the number of another
+    own = fleetlab.eta(trace).frames["queue"]["job"][0]
+    assert (own, fleetlab.eta(trace, job=own).median) == ("36", 60.0)
+
+
+def test_a_number_sign_tells_the_number_of_a_job_from_an_id():
+    trace = named([*(str(k) for k in range(1, 31)), "31", "40"])
+    assert fleetlab.eta(trace, job="#31", at=3040).median == 60.0
+    with pytest.raises(WorkloadError, match="has started"):  # the id 31 is another job's
+        fleetlab.eta(trace, job="31", at=3040)
+
+
+def own_placement(s, job, node):
+    return s.free_gpu[node]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"backfill": "conservative"},
+        {"quota": 1},
+        {"cycle": 10},
+        {"backfill": "easy", "placement": "random"},
+        {"placement": own_placement},
+        {"recovery": Recovery(every=1000.0)},
+    ],
+)
+def test_where_only_the_loop_of_all_rules_knows_a_policy_running_jobs_are_placed_anew(words):
+    found = fleetlab.eta(regular(), job=31, starts="simulated", replays=8, calibrate=0, **words)
+    assert found.frames["start"]["start in, s"].to_list() == [60.0] * 5
+
+
+def test_with_several_queues_and_one_reservation_running_jobs_are_placed_anew():
+    trace = regular()
+    parts = pl.when(pl.col("job") % 2 == 0).then(pl.lit(["a"])).otherwise(pl.lit(["b"]))
+    both = trace.cluster.frame.with_columns(partitions=pl.lit(["a", "b"]))
+    workload = replace(trace.workload, frame=trace.workload.frame.with_columns(partitions=parts))
+    trace = replace(trace, workload=workload, cluster=replace(trace.cluster, frame=both))
+    found = fleetlab.eta(trace, job=31, starts="simulated", replays=8, calibrate=0, backfill="easy")
+    assert found.frames["start"]["start in, s"].to_list() == [60.0] * 5
+
+
+def test_dates_count_from_the_begin_of_a_window():
+    trace = regular()
+    trace = replace(trace, workload=replace(trace.workload, epoch=1_700_000_000.0))
+    whole, part = (
+        fleetlab.eta(trace, job=job, replays=8, calibrate=0, starts="simulated", **words).frames["start"]["start"][2]
+        for job, words in ((31, {}), (21, {"window": "1000.."}))
+    )
+    assert whole == part == "2023-11-14 23:05:00"
+
+
+def test_at_another_load_there_are_no_dates():
+    trace = regular()
+    trace = replace(trace, workload=replace(trace.workload, epoch=1_700_000_000.0))
+    found = fleetlab.eta(trace, job=31, load=1.01, replays=8, calibrate=0)
+    assert found.frames["start"]["start"][2].endswith("after the first submission")
+
+
+def test_starts_of_a_log_without_nodes_are_used_on_the_nodes_given():
+    trace = replace(regular(), cluster=None)
+    assert fleetlab.eta(trace, nodes(1, 1), job=31, calibrate=0).provenance.settings["starts"] == "log"
+
+
+def limited(limit):
+    trace = regular()
+    frame = trace.workload.frame.with_columns(limit=pl.Series(limit, dtype=pl.Float64))
+    return History.of_log(replace(trace, workload=replace(trace.workload, frame=frame)))
+
+
+@pytest.mark.parametrize(("text", "limit"), [("1 A100", 131.0), ("1 A100, 50 s", 50.0)])
+def test_a_request_without_a_duration_has_the_time_limit_of_the_latest_job_like_it(text, limit):
+    history = limited([100.0 + k for k in range(32)])
+    job, note = as_job(read_request(text, nodes(1, 1)), history.at(3040.0))
+    assert (job["limit"][0], "time limit" in note) == (limit, limit == 131.0)
+
+
+def test_a_request_in_a_window_is_planned_with_its_own_limit():
+    trace = regular()
+    frame = trace.workload.frame.with_columns(limit=pl.lit(700.0))
+    trace = replace(trace, workload=replace(trace.workload, frame=frame))
+    scenario = Scenario.of(trace, estimate=pl.Series([700.0] * 32), window="1000..")
+    history = History.of_simulation(simulate(scenario))
+    job, _ = as_job(read_request("1 A100, 50 s", nodes(1, 1)), history.at(2040.0))
+    longer, row = history.with_request(job, 2040.0)
+    snapshot = longer.at(2040.0, row)
+    made = jobs_of(
+        Present(scenario, snapshot, RunTimes(longer).known(snapshot), 1, 0), snapshot.running,
+        np.ones(len(snapshot.running)), np.zeros(0, dtype=np.int64),
+    )  # fmt: skip
+    assert made.estimate[-1] == 50.0
+
+
+@pytest.mark.parametrize("words", [{"replays": 0}, {"calibrate": -1}])
+def test_counts_that_make_no_sense_are_refused(words):
+    with pytest.raises(WorkloadError, match="or more"):
+        fleetlab.eta(regular(), job=31, **words)
+
+
+def test_a_judgement_of_few_asks_says_that_they_are_too_few():
+    found = judge(random_jobs(300, load=1.4), nodes(12), asks=3, replays=8)
+    assert any(line.startswith("Too few asks") for line in found.findings)
+
+
 @pytest.mark.parametrize("backfill", ["greedy", "easy", "none"])
 def test_a_loop_that_begins_in_the_middle_goes_on_as_the_whole_one(backfill):
     scenario = Scenario.of(random_jobs(400, load=2.0), nodes(12), backfill=backfill)
@@ -177,6 +290,8 @@ def test_a_loop_may_end_when_one_job_has_started():
         ("1 GPU", 1000, 1, None, None),
         ("0.5 A100, 2 days", 500, 1, "A100", 172_800.0),
         ("32", 8000, 4, None, None),
+        ("1 GPU, 4:00:00", 1000, 1, None, 14_400.0),
+        ("1 GPU, 1-00:00:30", 1000, 1, None, 86_430.0),
     ],
 )
 def test_a_request_is_read(text, milli, instances, gpu_type, limit):
@@ -195,6 +310,9 @@ def test_a_request_is_read(text, milli, instances, gpu_type, limit):
         ("8 A100, soon", "a duration"),
         ("8 A100, color=red", "no part of a request"),
         ("12 A100", "not a multiple"),
+        ("2x4 A100, 1 h, 2 h", "one duration"),
+        ("1 A100, user=", "without a value"),
+        ("1 A100, user=a, user=b", "twice"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(text, what):
@@ -213,6 +331,7 @@ def test_a_request_that_makes_no_sense_is_refused(text, what):
         ({"at": "soon"}, "not an instant"),
         ({"at": 50}, "no job waits"),
         ({"request": "2x1 A100"}, "can never start"),
+        ({"request": "1 A100, partition=nope"}, "no partition by that name"),
         ({"starts": "tomorrow"}, "no source of starts"),
     ],
 )

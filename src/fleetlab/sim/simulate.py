@@ -115,7 +115,7 @@ def play_from(s: Scenario, jobs: World, running: Running, last_job: int = -1) ->
 
     It ends when `last_job` has started (-1: with all jobs).
     """
-    if s.scheduler is not None or s.policy.cycle or _moving(s, _queues(s)) or _queues(s) is not None:
+    if not plays_from(s, jobs):
         return None
     weights = np.array(s.policy.weights, dtype=np.float64)
     placement = _placement(s.policy.placement, weights)
@@ -123,6 +123,15 @@ def play_from(s: Scenario, jobs: World, running: Running, last_job: int = -1) ->
     if rank == "aging":  # what waits is looked at from now on, but has waited since its submission
         rank = jobs.estimate + jobs.submitted
     return _quick(s, jobs, rank, placement, running, last_job)
+
+
+def plays_from(s: Scenario, jobs: World) -> bool:
+    """Whether `play_from` knows the rules of a scenario: the quick loops alone can begin with jobs that run."""
+    if s.scheduler is not None or s.policy.cycle or _queues(s) is not None or _moving(s, None):
+        return False
+    weights = np.array(s.policy.weights, dtype=np.float64)
+    fixed = _is_fixed(_order(s.policy.order, weights), jobs)
+    return fixed and _quick_knows(s, jobs, _placement(s.policy.placement, weights))
 
 
 def _moving(s: Scenario, queues: JobQueues | None) -> bool:
@@ -189,9 +198,14 @@ def _estimate(s: Scenario) -> str | pl.Series:
 
 def _rank(order: str | Order, jobs: World, weights: Floats, site: Slurm | None) -> str | Floats | None:
     """Return an order whose keys do not change, by name or as the key of each job; None: they change with time."""
-    if isinstance(order, str):
-        return None if ORDERS[order].dynamic else order
-    return None if order.moves or jobs.learners else _fixed_keys(order, jobs, weights, site)
+    if not _is_fixed(order, jobs):
+        return None
+    return order if isinstance(order, str) else _fixed_keys(order, jobs, weights, site)
+
+
+def _is_fixed(order: str | Order, jobs: World) -> bool:
+    """Whether the keys of an order do not change with time."""
+    return not (ORDERS[order].dynamic if isinstance(order, str) else order.moves or jobs.learners)
 
 
 def _quick(
@@ -202,18 +216,25 @@ def _quick(
     from fleetlab.sim.engine import play as quick
     from fleetlab.sim.jit import compile_notice
 
-    backfill = s.policy.backfill
-    if rank is None or backfill not in quick.BACKFILLS or not isinstance(placement, str):
+    if rank is None or not isinstance(placement, str) or not _quick_knows(s, jobs, placement):
         return None
-    if backfill == "easy" and PLACEMENTS[placement].randomized:
-        return None  # it has no random reservations
-    if backfill != "greedy" and len(jobs.queues) > 1:
-        return None  # it has one head
     with compile_notice():
         return quick.play(
-            jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until, running=running,
-            last_job=last_job,
+            jobs, order=rank, backfill=s.policy.backfill, placement=placement, seed=s.seed, until=s.until,
+            running=running, last_job=last_job,
         )  # fmt: skip
+
+
+def _quick_knows(s: Scenario, jobs: World, placement: str | Placement) -> bool:
+    """Whether the quick loop knows the backfill and the placement of a scenario, for jobs of these queues."""
+    from fleetlab.sim.engine import play as quick
+
+    backfill = s.policy.backfill
+    if backfill not in quick.BACKFILLS or not isinstance(placement, str):
+        return False
+    if backfill == "easy" and PLACEMENTS[placement].randomized:
+        return False  # it has no random reservations
+    return backfill == "greedy" or len(jobs.queues) <= 1  # else it has one head
 
 
 def _fixed_keys(order: Order, jobs: World, weights: Floats, site: Slurm | None) -> Floats:

@@ -77,6 +77,9 @@ def eta(
         Called as replays are done.
 
     """
+    if replays < 1 or calibrate < 0:
+        msg = f"replays are 1 or more, and earlier asks 0 or more: {replays} and {calibrate}"
+        raise WorkloadError(msg, hint="replays=200, calibrate=60")
     scenario = Scenario.of(source, cluster, **words)
     history = history_of(scenario, starts, progress)
     question = question_of(scenario, history, job, request, at)
@@ -216,7 +219,7 @@ def _queue(question: Question, found: Replays, moved: Correction) -> pl.DataFram
     within = [100 * float((seconds <= WITHIN["1 h"]).mean()) for seconds in spread]
     frame = pl.DataFrame(
         {
-            "job": [question.name(int(row)) for row in rows],
+            "job": question.names(rows),
             "GPUs": (jobs["gpu_milli"] * jobs["instances"]).to_numpy() / 1000,
             "waits, s": question.at - question.history.submit[rows],
             "median, s": every[:, 2], "P10, s": every[:, 1], "P90, s": every[:, 3], "within 1 h, %": within,
@@ -255,9 +258,11 @@ def _notes(scenario: Scenario, question: Question, found: Replays) -> tuple[str,
     said.append(f"{plural(count, 'replay')}; what runs and what waits is taken from {whose}")
     said.append("run times are drawn from jobs like it that had ended, arrivals from those of the days before")
     if found.misplaced:
+        why = "the log does not tell where they are"
+        if question.history.origin != LOG:
+            why = "replays under this policy begin with an empty cluster"
         said.append(
-            f"{found.misplaced} of {plural(found.running, 'running job')} found no place when packed anew: "
-            "the log does not tell where they are"
+            f"{found.misplaced} of {plural(found.running, 'running job')} found no place when packed anew: {why}"
         )
     asked = question.rows if len(question.rows) else found.rows
     if np.isinf(found.seconds[np.isin(found.rows, asked)]).any():

@@ -155,7 +155,8 @@ def _estimates(present: Present, jobs: Ints) -> Floats:
         keys = ESTIMATES[rule].columns
         return _past_means(present.snapshot, jobs, keys) if keys else np.full(len(jobs), np.nan)
     column = rule.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    row = history.frame["job"].to_numpy()[jobs] + (scenario.first_row if history.origin == SIMULATED else 0)
+    job = history.frame["job"].to_numpy()[jobs]  # negative: a request, or a job of a warm-up
+    row = np.where(job >= 0, job + (scenario.first_row if history.origin == SIMULATED else 0), -1)
     limit = history.frame["limit"].fill_null(float("nan")).to_numpy()[jobs]
     return np.where(row >= 0, column[np.maximum(row, 0)], limit)
 

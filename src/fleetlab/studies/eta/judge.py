@@ -30,6 +30,10 @@ AT_ONCE = 4  # one ask about a job that starts at once for so many about jobs th
 RECENT, ENOUGH = 200, 20  # waits of a class that a baseline looks at: the latest, and at least
 PINBALL = (0.1, 0.5, 0.9)
 REPLAY, CALIBRATED, CLASS, LIMITS = "replays", "replays, calibrated", "waits of its class", "time limits"
+WHERE = {
+    "asks": pl.String, "count": pl.Int64, "beside": pl.String, "loss, s": pl.Float64, "its loss, s": pl.Float64,
+    "difference, s": pl.Float64, "low, s": pl.Float64, "high, s": pl.Float64, "verdict": pl.String,
+}  # fmt: skip
 INTERVALS = {"80 %": (1, 3), "95 %": (0, 4)}
 
 
@@ -55,6 +59,9 @@ def judge(
         Called as asks are answered.
 
     """
+    if asks < 1 or replays < 1:
+        msg = f"asks and replays are 1 or more: {asks} and {replays}"
+        raise WorkloadError(msg, hint="asks=200, replays=39")
     scenario = Scenario.of(source, cluster, **words)
     history = history_of(scenario, starts, progress)
     rows = drawn_rows(history, asks, scenario.seed)
@@ -162,6 +169,8 @@ def covered(answer: Floats, truth: Floats, low: int, high: int) -> Interval:
 def _coverage(answers: dict[str, Floats], truth: Floats, waits: Bools) -> pl.DataFrame:
     found = []
     for who, mask in (("jobs that wait", waits), ("jobs that start at once", ~waits)):
+        if not mask.any():
+            continue
         for name in (REPLAY, CALIBRATED, CLASS):
             row: dict[str, object] = {"asked about": who, "by": name, "asks": int(mask.sum())}
             for level, (low, high) in INTERVALS.items():
@@ -169,8 +178,7 @@ def _coverage(answers: dict[str, Floats], truth: Floats, waits: Bools) -> pl.Dat
                 row |= {f"{level} covers, %": 100 * share.value, f"{level} low": 100 * share.low}
                 row[f"{level} high"] = 100 * share.high
                 row[f"{level} width, s"] = float(np.median((answers[name][:, high] - answers[name][:, low])[mask]))
-            if mask.any():
-                found.append(row)
+            found.append(row)
     return pl.DataFrame(found)
 
 
@@ -225,7 +233,7 @@ def _where(answers: dict[str, Floats], truth: Floats, waits: Bools, jobs: pl.Dat
                 "its loss, s": float(theirs.mean()), "difference, s": mean, "low, s": low,
                 "high, s": high, "verdict": verdict,
             })  # fmt: skip
-    return pl.DataFrame(found)
+    return pl.DataFrame(found, schema=WHERE)
 
 
 def _sentences(scenario: Scenario, history: History, truth: Floats, frames: dict[str, pl.DataFrame]) -> tuple[str, ...]:
@@ -240,6 +248,8 @@ def _sentences(scenario: Scenario, history: History, truth: Floats, frames: dict
         row = frames["coverage"].filter((pl.col("by") == name) & (pl.col("asked about") == "jobs that wait"))
         shares = [f"{level} intervals held for {row[f'{level} covers, %'][0]:.1f} %" for level in INTERVALS]
         said.append(f"{name.capitalize()}: {', '.join(shares)}.")
+    if not frames["where"].height:
+        said.append(f"Too few asks to compare with simple answers: {len(waits)}, and it takes {ENOUGH}.")
     poor = frames["where"].filter(pl.col("verdict") != "better")
     for asks, beside, verdict in poor.select("asks", "beside", "verdict").iter_rows():
         said.append(f"{asks.capitalize()}: {verdict} than {beside}.")

@@ -26,8 +26,8 @@ def places_of(present: Present) -> Places:
     """Return where the running jobs are."""
     snapshot = present.snapshot
     history = snapshot.history
-    if history.places is None or not knows_running(present):
-        return Places(_largest_first(snapshot), None, None)
+    if history.places is None:
+        return placed_anew(snapshot)
     rows = snapshot.running[np.argsort(history.start[snapshot.running], kind="stable")]
     first, node, gpus = history.places
     count = history.frame["instances"].cast(pl.Int64).to_numpy()[rows]
@@ -35,9 +35,9 @@ def places_of(present: Present) -> Places:
     return Places(rows, node[at], gpus[at])
 
 
-def knows_running(present: Present) -> bool:
-    """Whether the loop of the scenario can begin with jobs that run."""
-    return not present.slurm
+def placed_anew(snapshot: Snapshot) -> Places:
+    """Return the running jobs for the policy to place: where nobody knows where they are, or its loop begins empty."""
+    return Places(_largest_first(snapshot), None, None)
 
 
 def _largest_first(snapshot: Snapshot) -> Ints:

@@ -17,7 +17,8 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.resample import Ints
 from fleetlab.sim import simulate
 from fleetlab.studies.eta.history import LOG, SIMULATED, History, Snapshot
-from fleetlab.studies.eta.request import as_job, read_request
+from fleetlab.studies.eta.request import as_job, check_partition, read_request
+from fleetlab.studies.explain.search import NUMBER, names_of
 
 AUTO = "auto"
 STARTS = (AUTO, LOG, SIMULATED)
@@ -40,17 +41,25 @@ class Question:
         """The instant, in seconds from the first submission."""
         return self.snapshot.at
 
-    def name(self, row: int) -> str:
-        """Return the number of a job in the trace."""
-        return str(self.history.frame["job"][row])
+    def names(self, rows: Ints) -> list[str]:
+        """Return what `job` takes for each row: the log's own id; of a job without one, its number."""
+        own = dict(names_of(self.scenario).iter_rows())
+        numbers = self.history.frame["job"][rows].to_list()
+        plain = [("from before" if n < 0 else f"{NUMBER}{n}" if own else str(n)) for n in numbers]
+        return [own.get(n) or text for n, text in zip(numbers, plain, strict=True)]
 
     def clock(self, seconds: float) -> str:
         """Return an instant as a date and time, where the log tells them; else as a time from the first submission."""
-        log = self.scenario.trace.workload
-        if log.epoch is None:
+        log, epoch = self.scenario.workload, _epoch(self.scenario)
+        if epoch is None:
             return f"{duration(seconds)} after the first submission"
         zone = ZoneInfo(log.zone) if log.zone else UTC
-        return f"{datetime.fromtimestamp(log.epoch + seconds, zone):%Y-%m-%d %H:%M:%S}"
+        return f"{datetime.fromtimestamp(epoch + seconds, zone):%Y-%m-%d %H:%M:%S}"
+
+
+def _epoch(scenario: Scenario) -> float | None:
+    """Return the Unix time of second 0; None: the log does not tell it, or at another load times have no dates."""
+    return scenario.workload.epoch if scenario.load == 1 else None
 
 
 def history_of(scenario: Scenario, starts: str, progress: Progress = silent) -> History:
@@ -58,7 +67,9 @@ def history_of(scenario: Scenario, starts: str, progress: Progress = silent) -> 
     lookup("source of starts", starts, STARTS, error=WorkloadError)
     log = History.of_log(scenario.trace)
     changed = [name for name in ("nodes", "window") if getattr(scenario, name)]
-    changed += ["load"] * (scenario.load != 1) + ["cluster"] * (scenario.data.cluster is not scenario.trace.cluster)
+    own = scenario.trace.cluster  # None: the log tells no nodes, and those given are the ones that it ran on
+    changed += ["load"] * (scenario.load != 1)
+    changed += ["cluster"] * (own is not None and scenario.data.cluster is not own)
     recorded = not np.isnan(log.start).all() and bool((log.wait > 0).any())
     if starts == LOG and not recorded:
         msg = f"the log does not tell when jobs started: {scenario.workload.source}"
@@ -94,6 +105,7 @@ def question_of(
 
 def _of_request(scenario: Scenario, history: History, text: str, at: float) -> Question:
     wanted = read_request(text, scenario.cluster)
+    check_partition(wanted, scenario.cluster, history.frame)
     made, note = as_job(wanted, history.at(at))
     longer, row = history.with_request(made, at)
     rows = np.array([row])
@@ -127,18 +139,17 @@ def _row(scenario: Scenario, history: History, job: str | int) -> int:
     rows = np.flatnonzero(history.frame["job"].to_numpy() == (-1 if number is None else number))
     if number is None or not len(rows):
         msg = f"no job by that id or number: `{clip(str(job))}`"
-        hint = f"numbers are 0 to {len(scenario.workload) - 1:,}; `fleetlab simulate TRACE --out jobs.csv` lists them"
-        raise WorkloadError(msg, hint=hint)
+        numbers = f"numbers are {NUMBER}0 to {NUMBER}{len(scenario.workload) - 1}"
+        raise WorkloadError(msg, hint=f"{numbers}; `fleetlab simulate TRACE --out jobs.csv` lists them")
     return int(rows[0])
 
 
 def _number(scenario: Scenario, job: str) -> int | None:
-    names = scenario.trace.names
-    if names is not None:
-        own = scenario.by_job(names).filter(pl.col("name").cast(pl.String) == job).select("job").head(1).collect()
-        if own.height:
-            return int(own["job"][0])
-    return int(job) if job.isdigit() and len(job) < 16 else None
+    own = names_of(scenario).filter(pl.col("name") == job)["job"]
+    if len(own):
+        return int(own[0])
+    digits = job.removeprefix(NUMBER)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else None
 
 
 def _instant(at: str | float, scenario: Scenario, history: History) -> float:
@@ -149,7 +160,7 @@ def _instant(at: str | float, scenario: Scenario, history: History) -> float:
     if math.isnan(seconds):
         msg = f"not an instant: `{clip(str(at))}`"
         raise WorkloadError(
-            msg, hint="seconds, 12h or 7d from the first submission, or 2024-05-01T12:00 in a log with dates"
+            msg, hint="seconds, 12h or 7d from the first submission, or 2024-05-01T12:00 in a log with dates, at load 1"
         )
     if not 0 <= seconds <= history.last_submission:
         msg = f"the log has submissions up to {duration(history.last_submission)} after the first, not at: {at}"
@@ -158,13 +169,13 @@ def _instant(at: str | float, scenario: Scenario, history: History) -> float:
 
 
 def _date(text: str, scenario: Scenario) -> float:
-    log = scenario.trace.workload
+    zone, epoch = scenario.workload.zone, _epoch(scenario)
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         return math.nan
-    if log.epoch is None:
+    if epoch is None:
         return math.nan
     if when.tzinfo is None:
-        when = when.replace(tzinfo=ZoneInfo(log.zone) if log.zone else UTC)
-    return when.timestamp() - log.epoch
+        when = when.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
+    return when.timestamp() - epoch

@@ -13,16 +13,17 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Scenario
+from fleetlab.core.catalog import ORDERS, PLACEMENTS
 from fleetlab.core.censoring import Floats
 from fleetlab.core.resample import Ints
 from fleetlab.sim.engine.begin import Running, running_of
 from fleetlab.sim.schedule import Played
-from fleetlab.sim.simulate import play_from, play_scenario
+from fleetlab.sim.simulate import play_from, play_scenario, plays_from
 from fleetlab.sim.start_up import latencies
 from fleetlab.sim.world import World
 from fleetlab.sim.world_rows import Times, take
 from fleetlab.studies.eta.jobs import Jobs, Present, jobs_of
-from fleetlab.studies.eta.places import Places, places_of
+from fleetlab.studies.eta.places import Places, placed_anew, places_of
 from fleetlab.studies.eta.scenario import scenario_of, world_of
 
 SLURM_LEAD = 64.0  # s before now in which Slurm's loops place what runs
@@ -168,6 +169,8 @@ class Stage:
         coming = {k: (jobs.state + np.searchsorted(past, rows), after) for k, (rows, after) in drawn.items()}
         scenario = scenario_of(present, jobs.frame, horizon)
         made = world_of(scenario)
+        if places.node is not None and not plays_from(scenario, made):
+            return cls.of(present, placed_anew(snapshot), horizon, replays)
         where = np.full(jobs.frame.height, -1, dtype=np.int64)
         where[made.frame["job"].to_numpy()] = np.arange(made.frame.height)
         latency = latencies(scenario.latency, jobs.frame, None, scenario.cluster.frame["gpu_type"], present.seed)
@@ -226,14 +229,16 @@ class Stage:
         scenario = replace(self.scenario, seed=self.seed + replay)
         if self.running is not None:
             played = play_from(scenario, made, self.running, last_job)
-            assert played is not None  # places are only given where this loop knows the rules
+            assert played is not None  # `of` gives places only where this loop knows the rules
             return played
         return play_scenario(scenario, made, draws=1)
 
     @property
     def _needs_frame(self) -> bool:
-        s = self.scenario
-        return s.scheduler is not None or s.queues is not None or s.policy.quota is not None
+        s, policy = self.scenario, self.scenario.policy
+        own = policy.order not in ORDERS or policy.placement not in PLACEMENTS  # they may ask for any column
+        rules = s.queues is not None or policy.quota is not None or policy.speed_classes is not None
+        return s.scheduler is not None or rules or own
 
 
 def _leads(present: Present, places: Places) -> Floats:

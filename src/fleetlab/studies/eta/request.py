@@ -20,7 +20,9 @@ DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([a-z]+)")
 WORDS = ("user", "group", "app", "queue", "qos", "partition")  # that may be given as NAME=VALUE
 ANY = ("", "gpu", "gpus")
 WHOLE = 1000  # milli of one GPU
-LIKE = ("cpu_milli", "memory_mib", "partitions", "queue", "qos", "user", "group", "app", "priority")  # if not given
+CLOCK = re.compile(r"(?:(\d{1,5})-)?(\d{1,5}):(\d{2}):(\d{2})")  # Slurm's [days-]hours:minutes:seconds
+# What is that of the latest job like it, if not given.
+LIKE = ("cpu_milli", "memory_mib", "partitions", "queue", "qos", "user", "group", "app", "priority", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,35 @@ def read_request(text: str, cluster: Cluster) -> Request:
     if instances < 1 or milli <= 0 or (milli > WHOLE and milli % WHOLE):
         msg = f"GPUs are a whole number from 1 up, or a share of one GPU, not: `{parts[0]}`"
         raise WorkloadError(msg, hint=HINT)
-    limit, words = None, {}
-    for part in parts[1:]:
-        if "=" in part:
-            key, _, value = part.partition("=")
-            words[lookup("part of a request", key.strip(), WORDS, error=WorkloadError, hint=HINT)] = value.strip()
-        else:
-            limit = _seconds(part)
-    return Request(*_split(milli, instances, name, cluster), name, limit, words)
+    words = _words([part for part in parts[1:] if "=" in part])
+    limits = [_seconds(part) for part in parts[1:] if "=" not in part]
+    if len(limits) > 1:
+        msg = f"a request has one duration, not {len(limits)}: `{clip(text)}`"
+        raise WorkloadError(msg, hint=HINT)
+    return Request(*_split(milli, instances, name, cluster), name, limits[0] if limits else None, words)
+
+
+def _words(parts: list[str]) -> dict[str, str]:
+    """Read NAME=VALUE parts."""
+    words: dict[str, str] = {}
+    for part in parts:
+        key, _, value = (text.strip() for text in part.partition("="))
+        lookup("part of a request", key, WORDS, error=WorkloadError, hint=HINT)
+        if not value or key in words:
+            msg = f"a request gives {key} {'twice' if value else 'without a value'}: `{clip(part)}`"
+            raise WorkloadError(msg, hint=HINT)
+        words[key] = value
+    return words
+
+
+def check_partition(request: Request, cluster: Cluster, jobs: pl.DataFrame) -> None:
+    """Raise an error where neither the nodes nor the jobs of the log name the partition of a request."""
+    if (name := request.words.get("partition")) is None:
+        return
+    columns = (frame["partitions"].explode().drop_nulls() for frame in (cluster.frame, jobs))
+    known = sorted({str(one) for column in columns for one in column.unique()})
+    hint = f"there are {', '.join(known[:9])}" if known else "neither nodes nor jobs name partitions: leave it out"
+    lookup("partition", name, known, error=WorkloadError, hint=hint)
 
 
 def _gpu_type(text: str, cluster: Cluster) -> str | None:
@@ -81,12 +104,15 @@ def _gpu_type(text: str, cluster: Cluster) -> str | None:
 
 
 def _seconds(text: str) -> float:
+    if clock := CLOCK.fullmatch(text):
+        days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
+        text = f"{days * 86_400 + hours * 3600 + minutes * 60 + rest} s"
     match = DURATION.fullmatch(text.casefold())
     unit = "" if match is None else match[2]
     unit = unit if unit in UNITS else unit.rstrip("s")
     seconds = float(match[1]) * UNITS[unit] if match and unit in UNITS else math.nan
     if not 0 < seconds < math.inf:
-        msg = f"a duration is a number with s, min, h or days after it, not: `{clip(text)}`"
+        msg = f"a duration is a number with s, min, h or days after it, or 4:00:00, not: `{clip(text)}`"
         raise WorkloadError(msg, hint=HINT)
     return seconds
 
@@ -119,16 +145,15 @@ def as_job(request: Request, snapshot: Snapshot) -> tuple[pl.DataFrame, str]:
     own: dict[str, object] = {
         "gpu_milli": request.milli,
         "instances": request.instances,
-        "limit": request.limit,
         "status": "waiting",
     }
+    if request.limit is not None:
+        own["limit"] = request.limit
     own["gpu_types"] = [request.gpu_type] if request.gpu_type else []
     row = {"submit": 0.0} | values | own | given
     made = Workload.of(pl.DataFrame({name: [value] for name, value in row.items()}), source="the request").frame
     made = made.with_columns(job=pl.lit(-1, dtype=pl.Int64), submit=pl.lit(snapshot.at))
     if not like.height:
         return made, "no job of the log requests as many GPUs: the request is taken to need no CPU and memory"
-    return (
-        made,
-        "what the request does not tell (CPU, memory, partition, user) is that of the latest job with as many GPUs",
-    )
+    what = "CPU, memory, partition, user" + (", time limit" if request.limit is None else "")
+    return made, f"what the request does not tell ({what}) is that of the latest job with as many GPUs"
