@@ -1,4 +1,4 @@
-"""The plans that come with the bench, by name; and those that test claims: of isolation, and of the speed model."""
+"""Built-in plans by name, among them those that measure isolation and test the speed model."""
 
 from __future__ import annotations
 

@@ -55,8 +55,9 @@ def _server_findings(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
         modes = dict.fromkeys(row["mode"] for row in group)
         parts = [f"{_servers([r for r in group if r['mode'] == mode])} under {mode_name(mode)}" for mode in modes]
         where = f" beside {beside}" if beside else ""
-        said = f"{tenant}{where}: servers with 90 % of requests surely within the goals: {', '.join(parts)}"
-        yield said + ("; the lower number counts unfinished requests as missed." if " to " in said else ".")
+        goal = "servers with 90 % of requests within the goals (95 % confidence)"
+        sentence = f"{tenant}{where}: {goal}: {', '.join(parts)}"
+        yield sentence + ("; the lower number counts unfinished requests as missed." if " to " in sentence else ".")
 
 
 def _servers(rows: list[dict[str, Any]]) -> str:

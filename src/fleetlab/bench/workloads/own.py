@@ -14,7 +14,7 @@ from fleetlab.devices.errors import BenchError
 if TYPE_CHECKING:
     import torch
 
-DEVICE, REHEARSAL = "FLEETLAB_DEVICE", "FLEETLAB_REHEARSAL"  # what a program of one's own may ask
+DEVICE, REHEARSAL = "FLEETLAB_DEVICE", "FLEETLAB_REHEARSAL"  # environment variables of a user's program
 
 
 def announce(device: str, *, tiny: bool) -> None:

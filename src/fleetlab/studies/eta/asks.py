@@ -33,7 +33,7 @@ CODE = ("fleetlab.studies.eta", "fleetlab.sim", "fleetlab.sim.engine", "fleetlab
 def earlier_asks(scenario: Scenario, history: History, at: float, count: int, progress: Progress = silent) -> Asks:
     """Ask about jobs that had to wait before this instant, at their submission; return what had become of them.
 
-    What was asked before, for another question about this log, is not asked again.
+    Forecasts that an earlier question about this log made are reused.
     """
     rows = _chosen(history, at, count, scenario.seed)
     kept = Kept.of(scenario, history)

@@ -32,7 +32,7 @@ class Snapshot:
     nodes: list[SchedulingNode] = field(default_factory=list)
     bound: list[BoundPod] = field(default_factory=list)
     waiting: dict[str, SchedulingPod] = field(default_factory=dict)  # by namespace/name
-    nominated: dict[str, str] = field(default_factory=dict)  # who waits for victims to leave which node
+    nominated: dict[str, str] = field(default_factory=dict)  # node by pending pod that preempts there
     budgets: list[DisruptionBudget] = field(default_factory=list)
 
 
