@@ -81,7 +81,7 @@ def read_trace(name: str) -> RequestTrace:
                 raise BenchError(msg, hint=f"the columns are {', '.join(COLUMNS)}")
             numbers = [_row(row, name, n) for n, row in enumerate(rows, 2)]
     except (OSError, UnicodeDecodeError) as e:
-        msg = f"cannot read the trace of requests: {name}: {e}"
+        msg = f"cannot read the trace of requests: {name}: {getattr(e, 'strerror', None) or e}"
         raise BenchError(msg, hint=f"one of {', '.join(PUBLISHED)}, or a CSV file") from None
     if len(numbers) < 2 or max(numbers)[0] <= min(numbers)[0]:
         msg = f"{name}: fewer than two requests at different times"

@@ -67,7 +67,7 @@ class PlanPrediction(Result):
             frame.select("mode", "mix", "workload", "predicted", "low", "high")
             return cls(frame, Provenance.from_json(about["provenance"]), tuple(about["notes"]))
         except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as e:
-            msg = f"{path}: not a file of predictions: {e}"
+            msg = f"{path}: not a file of predictions: {getattr(e, 'strerror', None) or e}"
             raise DeviceError(msg, hint="`fleetlab bench predict PLAN FOLDERS --out FILE` writes one") from None
 
 
