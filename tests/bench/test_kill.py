@@ -10,6 +10,7 @@ import pytest
 from benchmarks.kill_suite import PLAN, Suite, kill_often, kill_when, whole_run
 
 from fleetlab.sharing import leftovers, locks, records
+from fleetlab.sharing.mps_guard import process_state
 
 pytestmark = [
     pytest.mark.usefixtures("works", "own"),
@@ -116,6 +117,23 @@ def test_killed_while_mps_starts_no_daemon_is_left(mps, tmp_path):
     found = kill_when(suite, lambda _: (mps / "launching").exists(), dict)
     assert found.clean, found
     assert (mps / "daemon").exists()  # it was started, after the suite was gone
+
+
+def test_the_next_run_waits_for_the_guard_of_a_killed_one(mps, tmp_path, own):
+    """Removed while the daemon was being started, its directory took the only way to stop the daemon with it."""
+    program = mps / "bin" / "nvidia-cuda-mps-control"
+    slow = 'if sys.argv[1:] == ["-d"]:\n    Path({!r}).touch(); time.sleep(3)'.format(str(mps / "launching"))
+    program.write_text(program.read_text().replace('if sys.argv[1:] == ["-d"]:', slow))
+    run = suite_of(tmp_path, "mps")
+    run.out.parent.mkdir(parents=True)
+    killed = run.start("next-run")
+    while not (mps / "launching").exists():
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    leftovers.restore(progress=print)
+    daemon = int((mps / "daemon").read_text())  # it was started, after the suite was gone
+    assert process_state(daemon) in ("", "Z")
 
 
 def test_directories_of_a_killed_run_are_removed_by_the_next(mps, tmp_path):

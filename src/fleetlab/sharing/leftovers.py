@@ -19,7 +19,7 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.devices.progress import Progress
 from fleetlab.sharing import locks
 from fleetlab.sharing.mig import guard as mig_guard
-from fleetlab.sharing.mps import Mps
+from fleetlab.sharing.mps import Mps, guard_lock
 
 HOMES, LOCK = "fleetlab-mps-", "lock"
 FRESH = 60.0  # s in which a home without a lock may be one that is being made
@@ -75,12 +75,20 @@ def _abandoned(home: Path) -> bool:
 
 
 def _end_mps(home: Path, *, progress: Progress) -> None:
-    """Stop its daemon, if there is one; a guard that does the same at this moment does no harm."""
+    """Stop its daemon, if there is one, after its guard, which may still wait for a daemon that is being started."""
     progress(f"{home}: a run was killed while it had started MPS; removing what is left")
+    try:
+        lock = locks.take(guard_lock(home), within=PATIENCE)
+    except OSError:
+        return  # removed by another run meanwhile
+    if lock is None:
+        progress(f"  its guard is still at work after {PATIENCE:.0f} s")
+        return
     mps = Mps.at(home / "pipe", home / "log")
     try:
         mps.stop(mps.guard())
+        shutil.rmtree(home, ignore_errors=True)
     except BenchError as e:
         progress(f"  {e}")
-        return
-    shutil.rmtree(home, ignore_errors=True)
+    finally:
+        os.close(lock)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing import mps_guard
+from fleetlab.sharing import locks, mps_guard
 from fleetlab.sharing.share import Share, Worker
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -99,7 +99,13 @@ class Mps:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the daemon and its guard process, which stops it when we exit or are killed, also while it starts."""
-        guard = self.guard(launching=True)
+        # The guard alone holds it: who finds this directory after a kill waits until the guard has done its work.
+        lock = locks.take(guard_lock(Path(self._folders["CUDA_MPS_PIPE_DIRECTORY"]).parent))
+        assert lock is not None
+        try:
+            guard = self.guard(launching=True, hold=(lock,))
+        finally:
+            os.close(lock)
         assert guard.stdin is not None
         try:
             self.launch()
@@ -110,13 +116,14 @@ class Mps:
             raise
         return guard
 
-    def guard(self, *, launching: bool = False) -> subprocess.Popen[bytes]:
-        """Start the process that stops the daemon when its standard input is closed."""
+    def guard(self, *, launching: bool = False, hold: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+        """Start the process that stops the daemon when its standard input is closed; it holds the locks of `hold`."""
         return subprocess.Popen(
             [sys.executable, "-I", mps_guard.__file__, *([mps_guard.LAUNCHING] if launching else [])],
             stdin=subprocess.PIPE,
             env=os.environ | self._folders,
             start_new_session=True,
+            pass_fds=hold,
         )
 
     def launch(self) -> None:
@@ -147,3 +154,8 @@ class Mps:
         if self.alive():
             msg = "MPS could not be stopped: its daemon still answers"
             raise BenchError(msg, hint=f"CUDA_MPS_PIPE_DIRECTORY={self._folders['CUDA_MPS_PIPE_DIRECTORY']} {CONTROL}")
+
+
+def guard_lock(home: Path) -> Path:
+    """The lock that the guard of a daemon holds while it lives."""
+    return home / "guard"
