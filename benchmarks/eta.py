@@ -3,9 +3,10 @@
     python -m benchmarks.eta builtin:20000 --words "load=0.4 nodes=-80%" --asks 500
     python -m benchmarks.eta plain-1 plain-2 --asks 200              # folders of traces: each, and all together
     python -m benchmarks.eta builtin:20000 --words "load=0.4 nodes=-80%" --asks 150 --oracle
+    python -m benchmarks.eta builtin:20000 --words "load=2.2" --asks 12 --speed
 
 `--oracle` tells replays the truth of run times, of arrivals, or of both: what is lost then is not lost by the other.
-`--independent 3000` is a simulated log with a known law: Poisson arrivals, exponential run times by user.
+`--speed` tells how long a question takes beside a queue of about 1,000; `--independent 3000` is a simulated log with a known law: Poisson arrivals, exponential run times by user.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import polars as pl
 from fleetlab import Cluster, Scenario, Workload
 from fleetlab.core.censoring import Floats
 from fleetlab.core.resample import Ints, ahead
+from fleetlab.studies.eta.eta import ask
 from fleetlab.studies.eta.history import History
 from fleetlab.studies.eta.jobs import Arrivals, Known, Present
 from fleetlab.studies.eta.judge import (
@@ -35,7 +37,7 @@ from fleetlab.studies.eta.judge import (
     drawn_rows,
     pinball,
 )
-from fleetlab.studies.eta.question import history_of
+from fleetlab.studies.eta.question import Question, history_of
 from fleetlab.studies.eta.replay import play, quantiles
 from fleetlab.studies.eta.run_times import RunTimes
 
@@ -111,6 +113,25 @@ def decompose(scenario: Scenario, history: History, rows: Ints, replays: int) ->
             yield f"{row_of(name, answer, truth)} {within}"
 
 
+def timed(scenario: Scenario, history: History, asks: int, replays: int = 200) -> Iterator[str]:
+    """Yield how long a question takes, about jobs that meet a queue of about 1,000; the first compiles."""
+    yield "| running | waiting | median start in, min | replays | wall s | CPU s |"
+    minutes = np.unique(np.floor(history.submit / 60) * 60)
+    queue = np.array([len(history.at(at).waiting) for at in minutes])
+    instants = minutes[np.argsort(np.abs(queue - 1000), kind="stable")[:asks]]
+    for k, at in enumerate(np.concatenate([instants[:1], instants]).tolist()):
+        row = int(np.searchsorted(history.submit, at))
+        snapshot = history.at(float(history.submit[row]), row)
+        question = Question(scenario, history, snapshot, np.array([row]), f"Job {row}")
+        began, spent = time.perf_counter(), time.process_time()
+        found = ask(scenario, question, replays, scenario.seed)
+        took, used = time.perf_counter() - began, time.process_time() - spent
+        if k:
+            median = np.median(np.minimum(found.of(row), found.horizon)) / 60
+            sizes = f"{len(snapshot.running):,} | {len(snapshot.waiting):,}"
+            yield f"| {sizes} | {median:.1f} | {len(found.of(row))} | {took:.2f} | {used:.2f} |"
+
+
 def main() -> None:
     """Print a table."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -119,6 +140,7 @@ def main() -> None:
     options.add_argument("--asks", type=int, default=200)
     options.add_argument("--replays", type=int, default=19)
     options.add_argument("--oracle", action="store_true")
+    options.add_argument("--speed", action="store_true")
     options.add_argument("--independent", type=int, default=0, metavar="JOBS")
     options.add_argument("--save", metavar="FOLDER", help="keep answers and truth of each trace as an .npz file")
     given = options.parse_args()
@@ -130,6 +152,9 @@ def main() -> None:
     print("| by | asks | 80 % covers | 95 % covers | below P10 / above P90 | width of 80 %, s | pinball loss, s |")
     for name, scenario in scenarios.items():
         begin, history = time.process_time(), history_of(scenario, "auto")
+        if given.speed:
+            print("\n".join(timed(scenario, history, given.asks)))
+            continue
         rows = drawn_rows(history, given.asks, scenario.seed)
         rows = rows[~(history.start[rows] <= history.submit[rows])]
         usual = f"median wait {np.median(history.wait[rows]):.0f} s"
@@ -147,7 +172,7 @@ def main() -> None:
             print(row_of(kind, answers[kind][WARM_UP:], truth[WARM_UP:]), flush=True)
         every.setdefault("truth", []).append(truth[WARM_UP:])
         print(f"   {(time.process_time() - begin) / len(rows):.2f} CPU s an ask", flush=True)
-    if len(scenarios) > 1 and not given.oracle:
+    if len(scenarios) > 1 and every:
         print("-- all together")
         for kind in (REPLAY, CALIBRATED, CLASS, LIMITS):
             print(row_of(kind, np.concatenate(every[kind]), np.concatenate(every["truth"])))
