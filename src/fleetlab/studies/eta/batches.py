@@ -4,6 +4,7 @@ Users submit batches, and a batch is much longer or shorter than others of its c
 the lengths of a hundred waiting jobs cancel out, and a queue seems better known than it is. So each batch has a level,
 which all of its jobs share: in normal scores of the share of the class that a job outlives, w = level + own part, where
 levels have the variance `alike` and follow each other with the correlation `next` (a Gaussian copula with one factor).
+Some jobs are not like their batch, such as those that fail at once: a share of `ODD` is drawn from the whole class.
 What has ended of a batch, and how long the rest has run, tells its level; levels are drawn given that, by forward
 filtering and backward sampling over a grid (Carter and Kohn 1994; Scott 2002).
 """
@@ -23,6 +24,7 @@ GAP = 60.0  # s between submissions of one batch, at most
 KEPT = 64  # batches of a class that are looked at, the latest
 GRID = 31  # levels
 WIDTH = 3.2  # standard deviations that the grid reaches to each side
+ODD = 0.2
 PAIRS = 30  # pairs of jobs that count as if batches were not alike
 MOST = 0.95  # correlation
 _Z = np.linspace(-8.0, 8.0, 8001)
@@ -85,8 +87,10 @@ class Likeness:
         product, together = own[1:] * own[:-1], kind[1:] == kind[:-1]
         same = together & (level[1:] == level[:-1])
         other = together & ~same
-        alike = float(np.clip(product[same].sum() / (same.sum() + PAIRS), 0.0, MOST))
-        between = float(np.clip(product[other].sum() / (other.sum() + PAIRS), 0.0, MOST))
+        # Both of a pair are like their batches in so many cases.
+        like = (1 - ODD) ** 2
+        alike = float(np.clip(product[same].sum() / (same.sum() + PAIRS) / like, 0.0, MOST))
+        between = float(np.clip(product[other].sum() / (other.sum() + PAIRS) / like, 0.0, MOST))
         return cls(max(alike, between), min(between / max(alike, between, 1e-9), MOST))
 
     @property
@@ -105,7 +109,9 @@ def levels(seen: Seen, wanted: Ints, draws: int, rng: np.random.Generator) -> tu
     slot = np.empty(len(order), dtype=np.int64)  # the latest batch of a class is the last one
     slot[order] = np.maximum(batch - last[seen.kind[order]] + KEPT - 1, 0)
     grid = np.linspace(-WIDTH, WIDTH, GRID) * math.sqrt(alike.alike)
-    chosen = _sampled(_evidence(seen, slot, kinds, grid, alike), alike, draws, rng)
+    lowest = np.full(kinds, KEPT)
+    np.minimum.at(lowest, seen.kind[wanted], slot[wanted])
+    chosen = _sampled(_evidence(seen, slot, kinds, grid, alike), alike, (lowest, draws), rng)
     width = grid[1] - grid[0]
     found = grid[chosen] + width * (rng.random(chosen.shape) - 0.5)
     return found[seen.kind[wanted], slot[wanted]], alike
@@ -115,21 +121,19 @@ def _evidence(seen: Seen, slot: Ints, kinds: int, grid: Floats, alike: Likeness)
     """Return the likelihood of what was seen of each batch, by its level: [classes, batches, levels]."""
     place, cells = seen.kind * KEPT + slot, kinds * KEPT
     told = np.zeros((cells, GRID))
-    done = seen.ended
-    count = np.bincount(place[done], minlength=cells)
-    total = np.bincount(place[done], seen.score[done], minlength=cells)
-    # The squares of the scores do not depend on the level.
-    told += (total[:, None] * grid - 0.5 * count[:, None] * grid**2) / alike.own**2
-    runs = np.flatnonzero(~done & (seen.score < _Z[-1]))
-    shorter = np.log(np.maximum(normal((seen.score[runs, None] - grid) / alike.own), 1e-300))
-    np.add.at(told, place[runs], shorter)
+    near = slot > 0  # those before the kept batches are not of one batch
+    done, runs = np.flatnonzero(seen.ended & near), np.flatnonzero(~seen.ended & near & (seen.score < _Z[-1]))
+    own = (seen.score[:, None] - grid) / alike.own
+    density = np.exp(-0.5 * own[done] ** 2) / alike.own
+    np.add.at(told, place[done], np.log((1 - ODD) * density + ODD * np.exp(-0.5 * seen.score[done] ** 2)[:, None]))
+    np.add.at(told, place[runs], np.log((1 - ODD) * normal(own[runs]) + ODD * normal(seen.score[runs])[:, None]))
     told -= told.max(axis=1, keepdims=True)
     return np.exp(told).reshape(kinds, KEPT, GRID)
 
 
-def _sampled(likelihood: Floats, alike: Likeness, draws: int, rng: np.random.Generator) -> Ints:
-    """Draw levels of all batches of each class given what was seen: [classes, batches, draws]."""
-    kinds = len(likelihood)
+def _sampled(likelihood: Floats, alike: Likeness, wanted: tuple[Ints, int], rng: np.random.Generator) -> Ints:
+    """Draw levels of the batches of each class, back to the lowest that is wanted: [classes, batches, draws]."""
+    kinds, (lowest, draws) = len(likelihood), wanted
     standard = np.linspace(-WIDTH, WIDTH, GRID)
     first = np.exp(-0.5 * standard**2)
     step = np.exp(-0.5 * (standard - alike.next * standard[:, None]) ** 2 / (1 - alike.next**2))
@@ -140,23 +144,27 @@ def _sampled(likelihood: Floats, alike: Likeness, draws: int, rng: np.random.Gen
         now = prior * likelihood[:, k]
         belief[:, k] = now / np.maximum(now.sum(axis=1, keepdims=True), 1e-300)
         prior = belief[:, k] @ step
-    chosen = np.empty((kinds, KEPT, draws), dtype=np.int64)
+    chosen = np.zeros((kinds, KEPT, draws), dtype=np.int64)
     chance = rng.random((KEPT, kinds, draws))
-    weight = np.repeat(belief[:, -1][:, None], draws, axis=1)
-    for k in range(KEPT - 1, -1, -1):
+    for k in range(KEPT - 1, int(lowest.min()) - 1, -1):
+        at = np.flatnonzero(lowest <= k)
+        weight = np.repeat(belief[at, k][:, None], draws, axis=1)
         if k < KEPT - 1:
-            weight = belief[:, k][:, None] * step[:, chosen[:, k + 1]].transpose(1, 2, 0)
+            weight = weight * step.T[chosen[at, k + 1]]
         sums = np.cumsum(weight, axis=2)
-        chosen[:, k] = np.minimum((sums < chance[k][..., None] * sums[..., -1:]).sum(axis=2), GRID - 1)
+        chosen[at, k] = np.minimum((sums < chance[k, at][..., None] * sums[..., -1:]).sum(axis=2), GRID - 1)
     return chosen
 
 
 def together(chance: Floats, level: Floats, alike: Likeness, left: Floats) -> Floats:
     """Return chances that jobs of a batch share: the share of those that outlived a job so far which outlives it.
 
-    `chance` is uniform and each job's own; `left` is the share of the class that runs longer than it has run.
+    `chance` is uniform and each job's own, [jobs, draws, 2]; `left` is the share of the class that runs longer than it
+    has run.
     """
     bound = score(left)[:, None]
-    own = chance * normal((bound - level) / alike.own)
-    share = normal(level + alike.own * score(own)) / np.maximum(left, 1e-300)[:, None]
-    return np.where(left[:, None] > 0, np.clip(share, 1e-12, 1.0), chance)
+    like = normal((bound - level) / alike.own)
+    odd = ODD * left[:, None]
+    share = normal(level + alike.own * score(chance[..., 0] * like)) / np.maximum(left, 1e-300)[:, None]
+    alone = (chance[..., 1] * (odd + (1 - ODD) * like) < odd) | (left[:, None] <= 0)
+    return np.where(alone, chance[..., 0], np.clip(share, 1e-12, 1.0))

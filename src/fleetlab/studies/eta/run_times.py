@@ -97,9 +97,9 @@ class KnownRunTimes:
         """
         classes = list(self._classes(rows))
         level, alike = self._levels(classes, rows, draws, rng)
-        chance = rng.random((len(rows), draws))
+        chance = rng.random((len(rows), draws, 2))
         limit = self.classes.limit[rows][:, None]
-        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * chance  # where no job has ended
+        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * chance[..., 0]  # where no job has ended
         for one in classes:
             mine, own = one.mine, one.unit[rows[one.mine]]
             left = one.survival.beyond(elapsed[mine] / own)
