@@ -29,17 +29,23 @@ def test_scores_and_shares_are_those_of_the_normal_distribution():
     assert normal(score(np.array([0.001, 0.2, 0.999]))) == pytest.approx([0.001, 0.2, 0.999], abs=1e-6)
 
 
-def test_submissions_within_a_minute_of_each_other_are_a_batch():
+def test_submissions_within_a_minute_of_each_other_are_a_burst():
     jobs = Seen(np.array([0, 0, 1, 0]), np.array([0.0, 50.0, 60.0, 200.0]), np.zeros(4), np.ones(4, dtype=bool))
-    order, batch = jobs.batches()
-    assert order.tolist() == [0, 1, 3, 2]
-    assert batch.tolist() == [0, 0, 1, 0]
+    found = jobs.batches()
+    assert found.order.tolist() == [0, 1, 3, 2]
+    assert found.burst.tolist() == [1, 1, 2, 3]
+    assert found.batch.tolist() == [0, 0, 1, 0]
+
+
+def test_a_burst_is_cut_into_batches_of_ten():
+    jobs = Seen(np.zeros(25, dtype=np.int64), np.arange(25.0), np.zeros(25), np.ones(25, dtype=bool))
+    assert jobs.batches().batch.tolist() == [0] * 10 + [1] * 10 + [2] * 5
 
 
 @pytest.mark.parametrize(("alike", "following"), [(0.0, 0.0), (0.5, 0.0), (0.8, 0.6)])
 def test_likeness_is_found_again(alike, following):
     jobs = seen(3000, alike, following)
-    found = Likeness.of(jobs, *jobs.batches())
+    found = Likeness.of(jobs, jobs.batches())
     assert found.alike == pytest.approx(alike, abs=0.06)
     if alike:
         assert found.next == pytest.approx(following, abs=0.1)
@@ -47,7 +53,7 @@ def test_likeness_is_found_again(alike, following):
 
 def test_without_likeness_draws_stay_each_for_itself():
     chance, left = np.random.default_rng(0).random((3, 2000, 2)), np.array([1.0, 0.5, 0.01])
-    shared = together(chance, np.zeros((3, 2000)), Likeness(0.0, 0.0), left)
+    shared = together(chance, np.zeros((3, 2000)), Likeness(0.0, 0.0, 0.0), left)
     assert shared == pytest.approx(chance[..., 0], abs=1e-3)
 
 
@@ -61,18 +67,18 @@ def test_chances_of_a_batch_are_uniform_where_nothing_is_known():
 
 
 def test_levels_hold_the_truth_as_often_as_they_should():
-    """The mean score of 50 jobs to come of a batch of which three have ended: 80 % intervals over 300 batches."""
+    """The mean score of seven jobs to come of a batch of which three have ended: 80 % intervals over 300 batches."""
     found = []
     for seed in range(300):
-        jobs = seen(60, 0.7, 0.4, size=53, seed=seed)
-        ended = np.ones(60 * 53, dtype=bool)
-        ended[-50:] = False
+        jobs = seen(200, 0.7, 0.4, size=10, seed=seed)
+        ended = np.ones(2000, dtype=bool)
+        ended[-7:] = False
         known = Seen(jobs.kind, jobs.submit, np.where(ended, jobs.score, 8.0), ended)
-        level, alike = levels(known, np.arange(60 * 53 - 50, 60 * 53), 40, np.random.default_rng(seed))
-        chance = np.random.default_rng([seed, 1]).random((50, 40, 2))
-        drawn = score(together(chance, level, alike, np.ones(50))).mean(axis=0)
-        found.append(np.quantile(drawn, 0.1) <= jobs.score[-50:].mean() <= np.quantile(drawn, 0.9))
-    assert np.mean(found) == pytest.approx(0.8, abs=0.06)  # two standard deviations are 0.046; of 40 draws
+        level, alike = levels(known, np.arange(1993, 2000), 199, np.random.default_rng(seed))
+        chance = np.random.default_rng([seed, 1]).random((7, 199, 2))
+        drawn = score(together(chance, level, alike, np.ones(7))).mean(axis=0)
+        found.append(np.quantile(drawn, 0.1) <= jobs.score[-7:].mean() <= np.quantile(drawn, 0.9))
+    assert np.mean(found) == pytest.approx(0.8, abs=0.06)  # two standard deviations are 0.046
 
 
 def batch_log(ended_of_last, *, running=0.0):

@@ -2,8 +2,8 @@
 
 A draw is from Kaplan and Meier's estimate of the finest class with enough ended jobs, in which jobs that still run
 count as far as they have come. Where few jobs with such a time limit have ended, others tell which share of their limit
-they use. Jobs of a batch are drawn together (`batches`). A job that outlasts all of its class runs on by a law without a scale: as likely twice as long as not. A time
-limit bounds every draw.
+they use. Jobs of a batch are drawn together (`batches`). A job that outlasts all of its class runs on by a law without
+a scale: as likely twice as long as not. A time limit bounds every draw.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class KnownRunTimes:
         """Draw the level of the batch of each row: [rows, draws]."""
         found = np.zeros((len(rows), draws))
         if not classes:
-            return found, Likeness(0.0, 0.0)
+            return found, Likeness(0.0, 0.0, 0.0)
         parts, wanted, count = [], [], 0
         for kind, one in enumerate(classes):
             part, place = self._seen(kind, one, rows[one.mine])
