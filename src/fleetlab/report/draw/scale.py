@@ -10,6 +10,20 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 ROUND = (1.0, 2.0, 5.0, 10.0)
+TIMES = {
+    0.01: "10 ms",
+    0.1: "0.1 s",
+    1.0: "1 s",
+    10.0: "10 s",
+    60.0: "1 min",
+    600.0: "10 min",
+    3600.0: "1 h",
+    21_600.0: "6 h",
+    86_400.0: "1 d",
+    864_000.0: "10 d",
+    8_640_000.0: "100 d",
+}
+SECONDS = ", s"  # how the label of an axis of seconds ends
 HIGH = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -24,6 +38,13 @@ class Scale:
     log: bool = False
     names: tuple[str, ...] = ()
     whole: bool = False  # only whole numbers are written: there is no half hour of the day
+    seconds: bool = False  # written as durations, where there are enough round ones
+
+    @property
+    def durations(self) -> list[float]:
+        """The round durations of a logarithmic axis of seconds, if there are several."""
+        within = [v for v in TIMES if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+        return within if self.seconds and self.log and len(within) > 2 else []
 
     def at(self, values: Floats) -> Floats:
         """Return the positions of values; those beyond an end are not far beyond.
@@ -45,6 +66,9 @@ class Scale:
         if self.names:
             every = max(1, math.ceil(len(self.names) / max(1, most)))
             return [(self.one(k), name) for k, name in enumerate(self.names) if k % every == 0]
+        if times := self.durations:
+            every = max(1, math.ceil(len(times) / max(1, most)))
+            return [(self.one(v), TIMES[v]) for v in times[::every]]
         values = decades(self.low, self.high, most) if self.log else nice(self.low, self.high, most)
         values = [v for v in values if not self.whole or v.is_integer()]
         return [(self.one(v), text) for v, text in zip(values, labels(values), strict=True)]
