@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +39,7 @@ class Scale:
     log: bool = False
     names: tuple[str, ...] = ()
     whole: bool = False  # only whole numbers are written: there is no half hour of the day
-    seconds: bool = False  # written as durations, where there are enough round ones
-
-    @property
-    def durations(self) -> list[float]:
-        """The round durations of a logarithmic axis of seconds, if there are several."""
-        within = [v for v in TIMES if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
-        return within if self.seconds and self.log and len(within) > 2 else []
+    times: Mapping[float, str] = field(default_factory=dict)  # seconds that are written as durations
 
     def at(self, values: Floats) -> Floats:
         """Return the positions of values; those beyond an end are not far beyond.
@@ -66,12 +61,22 @@ class Scale:
         if self.names:
             every = max(1, math.ceil(len(self.names) / max(1, most)))
             return [(self.one(k), name) for k, name in enumerate(self.names) if k % every == 0]
-        if times := self.durations:
-            every = max(1, math.ceil(len(times) / max(1, most)))
-            return [(self.one(v), TIMES[v]) for v in times[::every]]
+        if self.times:
+            within = [v for v in self.times if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+            return [(self.one(v), self.times[v]) for v in within[:: max(1, math.ceil(len(within) / max(1, most)))]]
         values = decades(self.low, self.high, most) if self.log else nice(self.low, self.high, most)
         values = [v for v in values if not self.whole or v.is_integer()]
         return [(self.one(v), text) for v, text in zip(values, labels(values), strict=True)]
+
+
+def durations(label: str, low: float, high: float) -> dict[float, str]:
+    """Return round durations for a logarithmic axis of seconds; none where it spans few of them, or something else.
+
+    >>> list(durations("wait, s", 1, 4000).values()), durations("wait, s", 2, 50), durations("GPUs", 1, 4000)
+    (['1 s', '10 s', '1 min', '10 min', '1 h'], {}, {})
+    """
+    within = {v: text for v, text in TIMES.items() if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)}
+    return within if label.endswith(SECONDS) and len(within) > 2 else {}
 
 
 def nice(low: float, high: float, most: int = 6) -> list[float]:

@@ -78,7 +78,7 @@ def _nothing(sheet: Plane) -> Markup:
 
 def _axes(chart: Chart, sheet: Plane) -> Markup:
     left, _, right, bottom = sheet.box
-    along = chart.figure.x.removesuffix(SECONDS) if sheet.along.durations else chart.figure.x
+    along = chart.figure.x.removesuffix(SECONDS) if sheet.along.times else chart.figure.x
     across, down = (chart.figure.y, along) if sheet.rows else (along, chart.figure.y)
     below = sheet.height - (42 if chart.figure.kind == "heat" else 8)
     soft = {"class_": "t soft", "fill": palette.SOFT}
