@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from fleetlab.bench.results.cells import mix_name
 from fleetlab.core import DeviceError
 from fleetlab.core.names import lookup
 
-FEED = ("rest", "poisson")  # settings that say how often a tenant steps, not what a step is
 OTHER_MODES = "measure it in two modes: `fleetlab bench suite mine.toml --out FOLDER/mine`"
 
 
@@ -33,6 +31,7 @@ class AskedMix:
     tenants: int
     basis: str  # `measured` as such, or mixes of the same kind or class
     names: tuple[str, ...]  # tenants of the first of them
+    limits: dict[str, float] | None = None  # goals of TTFT and TPOT in seconds, instead of those of the servers
 
 
 def asked_mix(f: Findings, words: str) -> AskedMix:
@@ -46,9 +45,6 @@ def asked_mix(f: Findings, words: str) -> AskedMix:
         return AskedMix(words, tuple(measured), len(parts), basis, _names(f, measured[0]))
     kind = f.gathered.kind(names)
     alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
-    if not alike and any("llm" in t.about for m in f.gathered.meetings if m.names == names for t in m.tenants):
-        msg = f"advice has no goal for servers of language models: {mix_name(list(names))}"
-        raise DeviceError(msg, hint="`fleetlab bench show FOLDER --table llm` has their goodput by mode")
     if not alike:
         msg = f"not measured in two modes: {mix_name(list(names))}, nor any other mix of its kind ({kind})"
         raise DeviceError(msg, hint=OTHER_MODES)
@@ -56,9 +52,8 @@ def asked_mix(f: Findings, words: str) -> AskedMix:
 
 
 def _modes(f: Findings, mix: str) -> list[str]:
-    """Modes in which a mix was measured, also with requests on a schedule."""
-    served = {s.mode for s in f.served_tenants if mix_of(s.tenant, s.background) == mix}
-    return sorted({*f.mixes.stp.modes(mix), *served})
+    """Modes in which a mix was measured."""
+    return sorted({m.mode for m in f.gathered.meetings if m.mix == mix})
 
 
 def mix_of(tenant: str, background: str) -> str:
@@ -120,15 +115,9 @@ def busy_alone(g: SuiteData, name: str) -> float:
 # --- mixes that differ in how often tenants step, or in their number --------------------------------------------------
 
 
-def base(g: SuiteData, name: str) -> str:
-    """What a step of a tenant is, whatever its pace: two tenants with the same base differ in pauses or rate."""
-    about: dict[str, Any] = json.loads(g.settings.get(name, json.dumps({"work": name})))
-    return json.dumps({k: v for k, v in about.items() if k not in FEED}, sort_keys=True)
-
-
 def changed(g: SuiteData, asked: tuple[str, ...], other: tuple[str, ...]) -> str | None:
     """What is different in another mix of the same work; None if it has other work or is the same."""
-    mine, theirs = ([base(g, name) for name in names] for names in (asked, other))
+    mine, theirs = ([g.work_of(name) for name in names] for names in (asked, other))
     if set(mine) != set(theirs) or Counter(asked) == Counter(other):
         return None
     words = [f"{count_noun(len(other), 'tenant')} instead of {len(asked)}"] if len(other) != len(asked) else []

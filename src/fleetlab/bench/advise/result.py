@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.advise.choice import ModeChoice, choose_mode
+from fleetlab.bench.advise.answers import answer_rows, answer_sentences
 from fleetlab.bench.advise.costs import cost_rows
 from fleetlab.bench.advise.flips import flip_rows, flip_sentences
-from fleetlab.bench.advise.goals import GOALS, is_apart, shown_unit
+from fleetlab.bench.advise.goals import GOALS, shown_unit
+from fleetlab.bench.advise.goodput import GoodputValues
 from fleetlab.bench.advise.guarantees import guarantee_rows, guaranteed, probe_rows
-from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_of
+from fleetlab.bench.advise.mix import AskedMix, asked_mix
+from fleetlab.bench.advise.neighbors import SCHEMA, neighbor_rows, neighbor_sentences
 from fleetlab.bench.advise.settings import setting_rows
+from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings, collect_findings
 from fleetlab.bench.analysis.folders import suites
 from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
+from fleetlab.bench.analysis.values import is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
+from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
 from fleetlab.core import DeviceError, Estimate, Figure, Provenance, Result
 from fleetlab.core.names import lookup
@@ -31,7 +36,6 @@ from fleetlab.stats import Interval
 
 ISOLATION = "isolation"
 GOAL_NAMES = (*GOALS, ISOLATION)
-MARGIN = 0.05  # relative difference that does not matter
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,12 +86,14 @@ def advise(
     goal: str = "throughput",
     price: float | None = None,
     margin: float = MARGIN,
+    goodput: str | None = None,
 ) -> BenchAdvice:
     """Advise on a mix of tenants that were measured in a folder of suites.
 
     `mix` names tenants, classes (light, medium, heavy) or measured commands, such as `train, 2 serve`; `goal` is
-    throughput, worst, p99, cost, energy or isolation; `price` is per GPU hour. Modes that differ by less than `margin`
-    are equivalent, if two one-sided tests say so.
+    throughput, worst, p99, goodput, answer, cost, energy or isolation; `price` is per GPU hour. Modes that differ by
+    less than `margin` are equivalent, if two one-sided tests say so. `goodput` sets the goals of servers of language
+    models in milliseconds, as `ttft:200,tpot:25` (default: those of the servers).
     """
     folder = Path(folder)
     lookup("goal", goal, GOAL_NAMES, error=DeviceError)
@@ -98,8 +104,9 @@ def advise(
         msg = f"not a price of a GPU hour: {price}"
         raise DeviceError(msg, hint="a number of at least 0, such as --price 3.5")
     f = collect_findings(collect_suites(suites(folder)), price=price, goal=TailGoal())
-    asked = asked_mix(f, mix)
+    asked = replace(asked_mix(f, mix), limits=parse_goals(goodput, ("ttft", "tpot")) if goodput else None)
     settings = {"card": f.gathered.gpu_name, "mix": mix, "goal": goal, "price": price, "margin": margin}
+    settings |= {"goodput": goodput} if goodput else {}
     provenance = Provenance("bench advise", folder.name, settings)
     made = _isolation(f, asked) if goal == ISOLATION else _measured(f, asked, goal, margin)
     choice, answers, frames, unit = made
@@ -129,15 +136,22 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
         raise DeviceError(msg, hint=hint)
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
+    rows = answer_rows(f, asked.mixes[0]) if name == "answer" else []
+    others = list(neighbor_rows(f, asked.mixes[0], name, choice.modes)) if name in BESIDE else []
     answers = [
         f"{asked.words}, {unit.partition(', ')[2] or name}: {choice.sentence()}.",  # a name of a tenant keeps its case
         f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
+        *(values.sentences(choice.best) if isinstance(values, GoodputValues) else []),
+        *answer_sentences(rows),
+        *neighbor_sentences(others),
         *flip_sentences(flips),
     ]
-    frames = {"choice": table(choice.rows()), "flips": table(flips, FLIPS)}
+    frames = {"choice": table(choice.rows()), "answers": table(rows), "beside": table(others, SCHEMA)}
+    frames |= {"flips": table(flips, FLIPS)}
     return (choice.best, choice.verdict), answers, frames, unit
 
 
+BESIDE = ("p99", "goodput", "answer")  # goals that are about some of the tenants
 FLIPS = {"mix": pl.String, "changed": pl.String, "best": pl.String, "verdict": pl.String, "flips": pl.Boolean}
 
 
@@ -199,9 +213,8 @@ GUARANTEED = list(guarantee_rows(["mig"]))
 
 
 def _modes(f: Findings, asked: AskedMix) -> list[str]:
-    served = [s.mode for s in f.served_tenants if mix_of(s.tenant, s.background) in asked.mixes]
-    modes = [*(mode for mix in asked.mixes for mode in f.mixes.stp.modes(mix)), *served]
-    return [mode for mode in dict.fromkeys(modes) if is_apart(mode)]
+    modes = {m.mode for m in f.gathered.meetings if m.mix in asked.mixes and is_apart(m.mode)}
+    return sorted(modes, key=mode_order)
 
 
 def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:

@@ -113,6 +113,8 @@ def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
     help_epilogue=examples(
         'fleetlab bench advise measured --mix "train, serve" --goal p99',
         'fleetlab bench advise measured --mix "resnet-train, 2 resnet-infer" --goal cost --price 3.5 --out advice.html',
+        'fleetlab bench advise measured --mix "2 llm-serve, resnet-train" --goal goodput',
+        'fleetlab bench advise measured --mix "4 notebook, resnet-train" --goal answer',
         'fleetlab bench advise measured --mix "light, heavy" --goal throughput --json',
     ),
 )
@@ -120,9 +122,10 @@ def advise_on(
     folder: Path,
     *,
     mix: str,
-    goal: Literal["throughput", "worst", "p99", "cost", "energy", "isolation"] = "throughput",
+    goal: Literal["throughput", "worst", "p99", "goodput", "answer", "cost", "energy", "isolation"] = "throughput",
     price: float | None = None,
     margin: float = 0.05,
+    goodput: str | None = None,
     out: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -135,11 +138,14 @@ def advise_on(
     mix
         Tenants of the plans by name, a measured command, or classes (light, medium, heavy): "train, 2 serve".
     goal
-        Total work, the slowest tenant, tail latency, cost or energy of an item, or isolation.
+        Total work, the slowest tenant, tail latency, goodput of language-model servers, time to answer a notebook
+        cell, cost or energy of an item, or isolation.
     price
         Price of a GPU hour, in any currency: adds the cost of 1,000 items.
     margin
         Relative difference below which two modes are equivalent, if a test shows it.
+    goodput
+        Goals of language-model servers in ms, as ttft:200,tpot:25 (default: those of the servers).
     out
         File for the page.
     """
@@ -148,7 +154,7 @@ def advise_on(
     from fleetlab.core.files import may_create
 
     may_create(out)
-    result = advise(folder, mix=mix, goal=goal, price=price, margin=margin)
+    result = advise(folder, mix=mix, goal=goal, price=price, margin=margin, goodput=goodput)
     show(result, json=json)
     if out:
         say_saved(fleetlab.report(result, out))
