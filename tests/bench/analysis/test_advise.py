@@ -1,5 +1,6 @@
 """Advice follows the numbers: which mode, whether it is shown, what would show it, and when it flips."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 from fleetlab.bench.advise import advise
 from fleetlab.bench.advise.guarantees import guaranteed
 from fleetlab.bench.analysis.result import analyze
+from fleetlab.bench.profile import predict_slices
 from fleetlab.core import DeviceError
+from fleetlab.sharing.mig.layouts import layout_name, parse_layout, place
+from fleetlab.sharing.mig.models import mig_gpu
 
 H200 = Path(__file__).parents[3] / "docs" / "measurements" / "h200"
 PAIR = ("serve", "train")
@@ -220,7 +224,71 @@ def test_probes_of_isolation_in_the_folder_are_told_beside_the_guarantees(tmp_pa
     ]
     (folder / "isolation" / "probes.jsonl").write_text("".join(json.dumps(cell) + "\n" for cell in cells))
     found = advise(folder, mix="train, serve", goal="isolation")
-    assert "time slicing kept 1 of 1 and MPS at 50 % kept 0 of 1" in found.findings[-1]
+    assert found.tables()["isolation"]["verdict"].to_list() == ["kept", "lost"]
+
+
+def test_modes_that_guarantee_the_same_are_ranked_by_the_probes_of_the_h200():
+    """By documentation all three guarantee one of five; the recorded probes found 4 of 6, 2 of 6 and 2 of 5 kept."""
+    found = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation")
+    assert found.tables()["choice"]["mode"].to_list() == ["mig", "time-slicing", "mps@50", "mps"]
+    said = "By the probes of this folder time slicing comes first: time slicing kept 4 of 6, MPS at 50 % kept 2 of 5"
+    assert any(said in sentence for sentence in found.findings)
+
+
+def test_the_faults_that_are_told_are_those_that_the_probes_of_the_h200_recorded():
+    lines = gzip.decompress((H200.parent / "h200-isolation" / "probes.jsonl.gz").read_bytes()).decode().splitlines()
+    faults = [cell for cell in map(json.loads, lines) if cell["probe"] == "faults" and cell["mode"] == "mps"]
+    died = [cell["kind"] for cell in faults if not cell["neighbor"]["survived"]]
+    lived = [cell["kind"] for cell in faults if cell["neighbor"]["survived"]]
+    found = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation")
+    said = f"MPS: the neighbor died of: {', '.join(died)}; it survived: {', '.join(lived)}"
+    assert (died, lived) == (["kill", "illegal-access"], ["hang", "assert"])
+    assert said in found.findings[-1]
+
+
+def test_the_memory_cap_that_probes_found_is_that_of_a_memory_limit():
+    found = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation")
+    (kept,) = found.tables()["isolation"].filter(guarantee="memory cap", verdict="kept").iter_rows(named=True)
+    assert kept["mode"] == "mps@50~16384"
+
+
+# --- a layout of MIG --------------------------------------------------------------------------------------------------
+
+
+def test_a_mig_layout_has_a_profile_for_each_tenant_and_fits():
+    """The training is slower on a part of the SMs than single images, so it gets the larger instance."""
+    found = advise(H200, mix="resnet-train, resnet-infer", goal="isolation")
+    settings = {(row["for"], row["setting"]): row for row in found.tables()["settings"].iter_rows(named=True)}
+    assert settings["resnet-train", "MIG profile"]["value"] == "4g.71gb"
+    assert settings["resnet-infer", "MIG profile"]["value"] == "3g.71gb"
+    layout = settings["GPU", "MIG layout"]["value"]
+    assert layout_name(place(mig_gpu("H200"), parse_layout(layout))) == layout == "4g.71gb,3g.71gb"
+    assert "predicted, not measured" in settings["GPU", "MIG layout"]["why"]
+
+
+def test_the_predicted_speed_of_an_instance_is_that_of_bench_mig():
+    slices = predict_slices([H200 / name for name in ("solo", "pairs-ts", "sm-curve")]).tables()["slices"]
+    (row,) = slices.filter(workload="resnet-train", profile="4g.71gb").iter_rows(named=True)
+    (found,) = [s for s in advise(H200, mix="resnet-train, resnet-infer", goal="isolation").findings if "4g" in s]
+    assert f"4g.71gb for resnet-train ({row['speed']:.2f}, " in found
+
+
+def test_memory_decides_which_instance_holds_a_tenant(tmp_path, made):
+    """15,000 MiB and a context fit on the 19.5 GiB of three slices, but not on the 9.62 of two."""
+    cells = []
+    for mode in ("time-slicing", "mps"):
+        serve, train = made.tenant("serve", 50.0), made.tenant("train", 50.0)
+        small, large = serve | {"memory_mib": 3000}, train | {"memory_mib": 15_000}
+        cells.append(made.cell([small, small, large], mode=mode))
+    found = advise(made.suite(tmp_path, cells, card="NVIDIA A100-SXM4-40GB"), mix="train, 2 serve", goal="isolation")
+    rows = found.tables()["settings"].filter(setting="MIG profile")
+    assert rows.select("for", "value").rows() == [("serve", "2g.10gb"), ("serve", "2g.10gb"), ("train", "3g.20gb")]
+
+
+def test_more_tenants_than_instances_are_not_advised_to_use_mig():
+    found = advise(H200.parent / "h200-notebook", mix="8 notebook", goal="isolation")
+    assert found.mode == "time-slicing"
+    assert any("at most 7 instances, for 8 tenants" in sentence for sentence in found.findings)
 
 
 @pytest.mark.parametrize(

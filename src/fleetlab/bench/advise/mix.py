@@ -12,7 +12,9 @@ import numpy as np
 
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
+from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.suite_data import SuiteData
+from fleetlab.bench.analysis.values import is_apart
 from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.build import CLASSES, LIGHT, MEDIUM
 from fleetlab.bench.results.cells import mix_name
@@ -54,6 +56,12 @@ def asked_mix(f: Findings, words: str) -> AskedMix:
 def _modes(f: Findings, mix: str) -> list[str]:
     """Modes in which a mix was measured."""
     return sorted({m.mode for m in f.gathered.meetings if m.mix == mix})
+
+
+def mix_modes(f: Findings, asked: AskedMix) -> list[str]:
+    """Modes of processes in which one of these mixes was measured."""
+    modes = {m.mode for m in f.gathered.meetings if m.mix in asked.mixes and is_apart(m.mode)}
+    return sorted(modes, key=mode_order)
 
 
 def mix_of(tenant: str, background: str) -> str:

@@ -15,8 +15,9 @@ from fleetlab.bench.advise.costs import cost_rows
 from fleetlab.bench.advise.flips import flip_rows, flip_sentences
 from fleetlab.bench.advise.goals import GOALS, shown_unit
 from fleetlab.bench.advise.goodput import GoodputValues
-from fleetlab.bench.advise.guarantees import guarantee_rows, guaranteed, probe_rows
-from fleetlab.bench.advise.mix import AskedMix, asked_mix
+from fleetlab.bench.advise.guarantees import guarantee_rows, probe_rows
+from fleetlab.bench.advise.isolation import Made, isolation
+from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_modes
 from fleetlab.bench.advise.neighbors import SCHEMA, neighbor_rows, neighbor_sentences
 from fleetlab.bench.advise.settings import setting_rows
 from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choose_mode
@@ -32,7 +33,6 @@ from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
 from fleetlab.core import DeviceError, Estimate, Figure, Provenance, Result
 from fleetlab.core.names import lookup
-from fleetlab.stats import Interval
 
 ISOLATION = "isolation"
 GOAL_NAMES = (*GOALS, ISOLATION)
@@ -108,22 +108,19 @@ def advise(
     settings = {"card": f.gathered.gpu_name, "mix": mix, "goal": goal, "price": price, "margin": margin}
     settings |= {"goodput": goodput} if goodput else {}
     provenance = Provenance("bench advise", folder.name, settings)
-    made = _isolation(f, asked) if goal == ISOLATION else _measured(f, asked, goal, margin)
+    probed = list(probe_rows(folder))
+    made = isolation(f, asked, probed) if goal == ISOLATION else _measured(f, asked, goal, margin)
     choice, answers, frames, unit = made
     mode, verdict = choice
     frames |= {
         "settings": table(setting_rows(f, mode, asked.names)),
         "costs": table(row for one in asked.mixes[:1] for row in cost_rows(f, one, price)),
-        "guarantees": table(guarantee_rows(sorted({*_modes(f, asked), "mig"}, key=mode_order))),
+        "guarantees": table(guarantee_rows(sorted({*mix_modes(f, asked), "mig"}, key=mode_order))),
     }
-    if probed := list(probe_rows(folder)):
+    if probed:
         frames["isolation"] = table(probed)
-        answers += _probed(probed) if goal == ISOLATION else []
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
     return BenchAdvice(mode, verdict, (*head, *answers), unit, frames, provenance, tuple(_notes(f, asked)))
-
-
-Made = tuple[tuple[str, str], list[str], dict[str, pl.DataFrame], str]
 
 
 def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
@@ -157,64 +154,6 @@ FLIPS = {"mix": pl.String, "changed": pl.String, "best": pl.String, "verdict": p
 
 def _listed(choice: ModeChoice) -> str:
     return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
-
-
-def _isolation(f: Findings, asked: AskedMix) -> Made:
-    """By what modes guarantee; the progress of the slowest tenant says what a neighbor took, as measured."""
-    modes = sorted({*_modes(f, asked), "mig"}, key=lambda mode: (-guaranteed(mode), mode_order(mode)))
-    worst = GOALS["worst"]
-    try:
-        values = worst.values(f, asked)
-        known = {mode: values.value(mode) for mode in values.modes}
-    except DeviceError:
-        known = {}
-    rows = [
-        {"mode": mode, "guarantees": guaranteed(mode)}
-        | dict(zip(("value", "value_low", "value_high"), known.get(mode, (None, None, None)), strict=True))
-        for mode in modes
-    ]
-    best = modes[0]
-    said = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEED)}; it is " + (
-        "measured here" if best in known else "not measured here: `fleetlab bench mig` predicts its speed"
-    )
-    answers = [
-        f"{asked.words}, isolation: {said}.",
-        _of_measured([mode for mode in modes if mode != "mig"]),
-        *(_left(known) if known else []),
-        "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
-    ]
-    return (best, "by guarantee"), answers, {"choice": pl.DataFrame(rows, infer_schema_length=None)}, worst.unit
-
-
-def _of_measured(modes: list[str]) -> str:
-    """Which of the measured modes guarantee the most."""
-    most = guaranteed(modes[0])
-    first = [mode_name(mode) for mode in modes if guaranteed(mode) == most]
-    verb, each = ("guarantees", "") if len(first) == 1 else ("guarantee", " each")
-    return f"Of the measured modes {join_words(first)} {verb} the most, {most} of {len(GUARANTEED)}{each}."
-
-
-def _left(known: dict[str, Interval]) -> list[str]:
-    parts = [f"{number(x)} under {mode_name(mode)}" for mode, x in known.items()]
-    return [f"The slowest tenant kept of its speed alone {join_words(parts)}."]
-
-
-def _probed(rows: list[dict[str, Any]]) -> list[str]:
-    """What faults did to a neighbor in the probes of the folder, and how many guarantees each mode kept."""
-    modes = dict.fromkeys(row["mode"] for row in rows)
-    kept = {mode: [row for row in rows if row["mode"] == mode] for mode in modes}
-    counts = [f"{mode_name(m)} kept {sum(r['verdict'] == 'kept' for r in of)} of {len(of)}" for m, of in kept.items()]
-    faults = [f"{mode_name(row['mode'])}: {row['found']}" for row in rows if row["guarantee"] == "fault isolation"]
-    said = [f"Faults of a tenant in the probes of this folder, {'. '.join(faults)}."] if faults else []
-    return [*said, f"In the probes of this folder {join_words(counts)}; the table `isolation` has what happened."]
-
-
-GUARANTEED = list(guarantee_rows(["mig"]))
-
-
-def _modes(f: Findings, asked: AskedMix) -> list[str]:
-    modes = {m.mode for m in f.gathered.meetings if m.mix in asked.mixes and is_apart(m.mode)}
-    return sorted(modes, key=mode_order)
 
 
 def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleetlab.bench.advise.mig_layout import MigAssignment, assign_profiles, layout_rows
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.users import ENOUGH, llm_table
 from fleetlab.bench.analysis.wording import count_noun
@@ -26,6 +27,11 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
         )
     elif kind == "mps":
         yield _replicas(percents, n)
+    if mode == "mig":
+        yield from layout_rows(mig_layout(f, names), names, [_memory(f, name) for name in names])
+        return
+    if mode.startswith("mig:"):
+        yield _row("GPU", "MIG layout", mode.removeprefix("mig:"), "as measured, in the order of the tenants")
     yield from _fits(f, mode, names)
     for name in dict.fromkeys(names):
         if percents:
@@ -38,6 +44,12 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
         if kind == "mps" and (held := _memory(f, name)):
             mib = round(held * HEADROOM) + CONTEXT
             yield _row(name, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={mib}M", f"it held {held:,} MiB, and its context")
+
+
+def mig_layout(f: Findings, names: tuple[str, ...]) -> MigAssignment | str:
+    """A layout with room for what each tenant was seen to hold, and its context; or why there is none."""
+    held = [_memory(f, name) for name in names]
+    return assign_profiles(f.gathered, names, [round(mib * HEADROOM) + CONTEXT if mib else 0 for mib in held])
 
 
 def _replicas(percents: list[str], n: int) -> dict[str, Any]:
