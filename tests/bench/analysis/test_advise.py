@@ -11,7 +11,7 @@ from fleetlab.bench.advise import advise
 from fleetlab.bench.advise.guarantees import guaranteed
 from fleetlab.bench.analysis.result import analyze
 from fleetlab.bench.profile import predict_slices
-from fleetlab.core import DeviceError
+from fleetlab.core import DeviceError, Provenance, Speed
 from fleetlab.sharing.mig.layouts import layout_name, parse_layout, place
 from fleetlab.sharing.mig.models import mig_gpu
 
@@ -98,6 +98,58 @@ def test_a_class_of_a_log_is_answered_by_the_tenants_of_that_class(tmp_path, mad
     found = advise(made.suite(tmp_path, cells), mix="light, heavy")
     assert found.mode == "mps"
     assert found.tables()["choice"]["value"].to_list() == pytest.approx([1.8, 1.4])
+
+
+def by_class(made, path):
+    """`a` and `b` use little of the GPU, `c` all of it; the pairs with `a` gain from MPS, those with `b` lose."""
+    cells = []
+    for mode, speeds in (("time-slicing", {"a": 0.7, "b": 0.7}), ("mps", {"a": 0.9, "b": 0.6})):
+        for block in range(2):
+            for name, busy in (("a", 0.2), ("b", 0.2), ("c", 1.0)):
+                cells.append(made.cell([made.tenant(name, 100, busy=busy)], mode=mode, block=block, util=100 * busy))
+            for name, speed in speeds.items():
+                both = [made.tenant(name, 100 * speed), made.tenant("c", 100 * speed)]
+                cells.append(made.cell(both, mode=mode, block=block))
+    return made.suite(path / "measured", cells)
+
+
+def speed_profile(path, **settings):
+    """As `bench profile` writes it; speeds do not matter here."""
+    rows = [{"mode": "mps", "workload": name, "neighbour": None, "speed": 1.0, "low": 1.0, "high": 1.0, "kind": None}
+            for name in ("light", "heavy", "b")]  # fmt: skip
+    provenance = Provenance("bench profile", "H0", settings)
+    return Speed.of(pl.DataFrame(rows), device="H0", provenance=provenance).save(path / "mine.json")
+
+
+def test_a_class_is_told_with_the_measured_works_that_stand_for_it(tmp_path, made):
+    found = advise(by_class(made, tmp_path), mix="light, heavy")
+    assert found.findings[-1] == "Measured works that stand for each class, light: a and b; heavy: c."
+
+
+def test_classes_of_a_speed_profile_are_those_of_the_simulation(tmp_path, made):
+    """The profile keeps `b` as a class of its own, so that light is `a` alone, and MPS is better for it."""
+    folder = by_class(made, tmp_path)
+    profile = speed_profile(tmp_path, busy={"a": 0.2, "b": 0.2, "c": 1.0}, classes=True, keep=["b"])
+    light, own = (advise(folder, mix=f"{name}, heavy", speed=str(profile)) for name in ("light", "b"))
+    assert (light.mode, own.mode) == ("mps", "time-slicing")
+
+
+def test_jobs_of_a_log_are_named_by_the_rules_of_the_simulation(tmp_path, made):
+    profile = speed_profile(tmp_path, busy={"a": 0.2, "b": 0.2, "c": 1.0}, classes=True, keep=["b"])
+    words = {"speed": str(profile), "speed_classes": "app:bert=light,other=heavy"}
+    found = advise(by_class(made, tmp_path), mix="app:bert, other", **words)
+    assert found.mode == "mps"
+    assert found.findings[-1] == "Measured works that stand for each class, app:bert: a; other: c."
+
+
+def test_a_class_that_the_profile_does_not_have_or_that_was_not_measured_is_told(tmp_path, made):
+    folder = by_class(made, tmp_path)
+    profile = str(speed_profile(tmp_path, busy={"x": 0.2, "c": 1.0}, classes=True))
+    with pytest.raises(DeviceError, match="no work of this class was measured here: light") as caught:
+        advise(folder, mix="light, heavy", speed=profile)
+    assert caught.value.hint.endswith("it stands for x")
+    with pytest.raises(DeviceError, match="no class of the speed profile by that name: `app:bert=lite`"):
+        advise(folder, mix="app:bert, heavy", speed=profile, speed_classes="app:bert=lite")
 
 
 def test_a_measured_command_is_found_by_its_text(tmp_path, made):

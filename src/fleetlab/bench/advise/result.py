@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
 from fleetlab.bench.advise.answers import answer_rows, answer_sentences
+from fleetlab.bench.advise.classes import job_classes
 from fleetlab.bench.advise.costs import cost_rows
 from fleetlab.bench.advise.flips import flip_rows, flip_sentences
 from fleetlab.bench.advise.goals import GOALS, shown_unit
@@ -79,34 +80,47 @@ def _ends(row: dict[str, Any]) -> tuple[float, float]:
     return (math.nan if low is None else low, math.nan if high is None else high)
 
 
-def advise(
-    folder: Path | str,
-    *,
-    mix: str,
-    goal: str = "throughput",
-    price: float | None = None,
-    margin: float = MARGIN,
-    goodput: str | None = None,
-) -> BenchAdvice:
-    """Advise on a mix of tenants that were measured in a folder of suites.
+class AdviceWords(TypedDict, total=False):
+    """Words that have a default."""
 
-    `mix` names tenants, classes (light, medium, heavy) or measured commands, such as `train, 2 serve`; `goal` is
-    throughput, worst, p99, goodput, answer, cost, energy or isolation; `price` is per GPU hour. Modes that differ by
-    less than `margin` are equivalent, if two one-sided tests say so. `goodput` sets the goals of servers of language
-    models in milliseconds, as `ttft:200,tpot:25` (default: those of the servers).
-    """
-    folder = Path(folder)
-    lookup("goal", goal, GOAL_NAMES, error=DeviceError)
+    price: float | None  # of a GPU hour
+    margin: float  # modes that differ by less are equivalent, if two one-sided tests say so
+    goodput: str | None  # goals of servers of language models in ms, as `ttft:200,tpot:25`; else their own
+    speed: str | None  # a speed profile of the simulation, by name or file, whose classes the mix names
+    speed_classes: str | None  # classes of jobs, as the simulation takes them: `app:bert=light,other=heavy`
+
+
+def _check(price: float | None, margin: float) -> None:
     if not 0 < margin < 1:
         msg = f"not a margin of equivalence: {margin}"
         raise DeviceError(msg, hint="a relative difference above 0 and below 1, such as 0.05")
     if price is not None and not (math.isfinite(price) and price >= 0):
         msg = f"not a price of a GPU hour: {price}"
         raise DeviceError(msg, hint="a number of at least 0, such as --price 3.5")
+
+
+def advise(
+    folder: Path | str,
+    *,
+    mix: str,
+    goal: str = "throughput",
+    **words: Unpack[AdviceWords],
+) -> BenchAdvice:
+    """Advise on a mix of tenants that were measured in a folder of suites.
+
+    `mix` names tenants, measured commands or classes of jobs, such as `train, 2 serve`; `goal` is throughput, worst,
+    p99, goodput, answer, cost, energy or isolation. The other words are those of `AdviceWords`.
+    """
+    folder = Path(folder)
+    lookup("goal", goal, GOAL_NAMES, error=DeviceError)
+    price, margin = words.get("price"), words.get("margin", MARGIN)
+    _check(price, margin)
     f = collect_findings(collect_suites(suites(folder)), price=price, goal=TailGoal())
-    asked = replace(asked_mix(f, mix), limits=parse_goals(goodput, ("ttft", "tpot")) if goodput else None)
+    goals = words.get("goodput")
+    asked = asked_mix(f, mix, job_classes(words.get("speed"), words.get("speed_classes")))
+    asked = replace(asked, limits=parse_goals(goals, ("ttft", "tpot")) if goals else None)
     settings = {"card": f.gathered.gpu_name, "mix": mix, "goal": goal, "price": price, "margin": margin}
-    settings |= {"goodput": goodput} if goodput else {}
+    settings |= {name: str(word) for name, word in words.items() if name not in settings and word}
     provenance = Provenance("bench advise", folder.name, settings)
     probed = list(probe_rows(folder))
     made = isolation(f, asked, probed) if goal == ISOLATION else _measured(f, asked, goal, margin)
@@ -120,7 +134,9 @@ def advise(
     if probed:
         frames["isolation"] = table(probed)
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
-    return BenchAdvice(mode, verdict, (*head, *answers), unit, frames, provenance, tuple(_notes(f, asked)))
+    return BenchAdvice(
+        mode, verdict, (*head, *answers, *_stand_for(asked)), unit, frames, provenance, tuple(_notes(f, asked))
+    )
 
 
 def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
@@ -149,6 +165,14 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
 
 
 BESIDE = ("p99", "goodput", "answer")  # goals that are about some of the tenants
+
+
+def _stand_for(asked: AskedMix) -> list[str]:
+    """Which measured works stand for the classes that were asked for."""
+    parts = [f"{word}: {join_words(list(works))}" for word, works in asked.classes.items()]
+    return [f"Measured works that stand for each class, {'; '.join(parts)}."] if parts else []
+
+
 FLIPS = {"mix": pl.String, "changed": pl.String, "best": pl.String, "verdict": pl.String, "flips": pl.Boolean}
 
 

@@ -116,6 +116,7 @@ def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
         'fleetlab bench advise measured --mix "2 llm-serve, resnet-train" --goal goodput',
         'fleetlab bench advise measured --mix "4 notebook, resnet-train" --goal answer',
         'fleetlab bench advise measured --mix "light, heavy" --goal throughput --json',
+        'fleetlab bench advise measured --mix "app:bert, mine" --speed mine.json --speed-classes app:bert=light',
     ),
 )
 def advise_on(
@@ -126,6 +127,8 @@ def advise_on(
     price: float | None = None,
     margin: float = 0.05,
     goodput: str | None = None,
+    speed: str | None = None,
+    speed_classes: str | None = None,
     out: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -136,7 +139,8 @@ def advise_on(
     folder
         Folder of `fleetlab bench suite --out` or `fleetlab bench all --out`, or a folder of such.
     mix
-        Tenants of the plans by name, a measured command, or classes (light, medium, heavy): "train, 2 serve".
+        Tenants of the plans by name, a measured command, or classes of jobs (light, medium, heavy, or those of
+        --speed): "train, 2 serve".
     goal
         Total work, the slowest tenant, tail latency, goodput of language-model servers, time to answer a notebook
         cell, cost or energy of an item, or isolation.
@@ -146,15 +150,21 @@ def advise_on(
         Relative difference below which two modes are equivalent, if a test shows it.
     goodput
         Goals of language-model servers in ms, as ttft:200,tpot:25 (default: those of the servers).
+    speed
+        Speed profile whose classes --mix may name, as the simulation takes it: a shipped one, or a JSON file.
+    speed_classes
+        Class of jobs, as the simulation takes it: app:bert=light,other=heavy; --mix may then name app:bert.
     out
         File for the page.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.advise import advise
+    from fleetlab.bench.advise import AdviceWords, advise
     from fleetlab.core.files import may_create
 
     may_create(out)
-    result = advise(folder, mix=mix, goal=goal, price=price, margin=margin, goodput=goodput)
+    words: AdviceWords = {"price": price, "margin": margin, "goodput": goodput}
+    words |= {"speed": speed, "speed_classes": speed_classes}
+    result = advise(folder, mix=mix, goal=goal, **words)
     show(result, json=json)
     if out:
         say_saved(fleetlab.report(result, out))
