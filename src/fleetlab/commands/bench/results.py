@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, examples, say_saved
+from fleetlab.commands.words import Json, examples, say_saved, talk
 
 desk = App()
 
@@ -76,7 +76,7 @@ def analyze(
     folder
         Folder of `fleetlab bench suite --out`, or a folder of such, all of one GPU model.
     out
-        Folder for the page analysis.html, figures, tables and analysis.json (default: FOLDER/analysis).
+        Folder for the page analysis.html, figures, tables and analysis.json (default: print only).
     price
         Price of a GPU hour, in any currency (default: costs are in GPU seconds).
     slo_factor
@@ -90,9 +90,12 @@ def analyze(
 
     may_create(out, folder=True)
     result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
-    page = write_analysis(result, out or folder / "analysis")
+    page = write_analysis(result, out) if out else None
     show(result, json=json, only=("kinds", "advice"))
-    say_saved(page)
+    if page:
+        say_saved(page)
+    elif not json:
+        talk("--out FOLDER writes the page, with all figures and tables")
 
 
 def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
