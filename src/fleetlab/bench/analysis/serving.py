@@ -63,6 +63,12 @@ class ServedTenant:
         total = sum(next((one[name] for name in counts if name in one), 0) for one in self.sent)
         return total / window if window else None
 
+    @property
+    def answered(self) -> float | None:
+        """Requests per second that were answered inside the window: fewer than offered if it falls behind."""
+        rates = [one["rate"] * one["steps"] / max(one.get("items", one["steps"]), 1) for one in self.sent]
+        return sum(rates) / len(rates) if rates else None
+
     def at(self, p: float) -> Interval | None:
         """Quantile over all blocks; its limits are NaN where it is not known how requests wait in groups."""
         alike = [one.about for _, one in self.cells]
@@ -121,7 +127,7 @@ def _row(s: ServedTenant) -> dict[str, Any]:
         "mode": s.mode,
         "blocks": s.blocks,
         "offered": _offered(s),
-        "answered": s.per_second("steps"),
+        "answered": s.answered,
         "requests": sum_times(s.sent).n,
         "unsent": sum(int(one.get("unsent", 0)) for one in s.sent),
         **{column: value for name, at in ms.items() for column, value in interval_columns(name, at).items()},
