@@ -86,6 +86,33 @@ def test_a_mix_that_was_not_measured_is_answered_by_its_kind_and_says_so(tmp_pat
     assert any("2 mixes of its kind: training + inference" in note for note in found.notes)
 
 
+def test_other_numbers_of_the_same_tenants_come_before_the_kind(tmp_path, made):
+    """Two and four `serve` say MPS, a mix of three others of its kind says time slicing."""
+    cells = []
+    for mode, each in (("time-slicing", {2: 0.4, 4: 0.2, 8: 0.1}), ("mps", {2: 0.6, 4: 0.4, 8: 0.3})):
+        for block in range(2):
+            cells += [made.cell([made.tenant(name, 100)], mode=mode, block=block) for name in ("serve", "answer")]
+            for n, speed in each.items():
+                cells.append(made.cell([made.tenant("serve", 100 * speed)] * n, mode=mode, block=block))
+            other = 0.5 if mode == "time-slicing" else 0.1
+            cells.append(made.cell([made.tenant("answer", 100 * other)] * 3, mode=mode, block=block))
+    found = advise(made.suite(tmp_path, cells), mix="3 serve")
+    assert found.mode == "mps"
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([(1.2 * 1.6) ** 0.5, 0.8])
+    assert "the same tenants in others: 2 serve and 4 serve" in found.findings[1]
+
+
+def test_copies_with_requests_on_a_schedule_have_one_tail(tmp_path, made):
+    """Each mode has four servers; their requests take 1 ms, one in fifty 20 or 5 ms."""
+    cells = []
+    for mode, slow in (("time-slicing", 0.02), ("mps", 0.005)):
+        steps = ([0.001] * 49 + [slow]) * 20
+        cells.append(made.cell([made.tenant("serve", 200, step=steps, offered=1000)] * 4, mode=mode))
+    found = advise(made.suite(tmp_path, cells), mix="4 serve", goal="p99")
+    assert (found.mode, found.verdict) == ("mps", "better")
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([5.0, 20.0], rel=2e-3)
+
+
 def test_a_class_of_a_log_is_answered_by_the_tenants_of_that_class(tmp_path, made):
     cells = []
     for mode, speed in (("time-slicing", 0.7), ("mps", 0.9)):

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from fleetlab.bench.advise.answers import AnswerValues, answer_values
 from fleetlab.bench.advise.goodput import goodput_values
-from fleetlab.bench.advise.mix import AskedMix, mix_of
+from fleetlab.bench.advise.mix import AskedMix
 from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.serving import served_mix
 from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues
 from fleetlab.core import DeviceError
 
@@ -46,7 +47,7 @@ def _energy(f: Findings, asked: AskedMix) -> GoalValues:
 
 def _tail(f: Findings, asked: AskedMix) -> GoalValues:
     """P99 of requests on a schedule if the mix has them, else P95 of inference steps relative to alone."""
-    served = {s.mode: s for s in f.served_tenants if mix_of(s.tenant, s.background) == asked.mixes[0]}
+    served = served_mix(f.gathered, asked.mixes[0])
     if len(served) > 1:
         return ServedValues(served, f.mixes.noise)
     mixes = tuple(mix for mix in asked.mixes if len(f.mixes.latency.modes(mix)) > 1)

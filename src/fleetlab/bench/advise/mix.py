@@ -16,7 +16,7 @@ from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.suite_data import SuiteData
 from fleetlab.bench.analysis.values import is_apart
-from fleetlab.bench.analysis.wording import count_noun
+from fleetlab.bench.analysis.wording import count_noun, join_words
 from fleetlab.bench.profile.build import CLASSES, class_by_utilization
 from fleetlab.bench.results.cells import mix_name
 from fleetlab.core import DeviceError
@@ -51,6 +51,9 @@ def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedM
         used = {name for mix in measured for name in _names(f, mix)}
         classes = {part: of for part, of in zip(parts, each, strict=True) if jobs.class_named(part) and [part] != of}
         return replace(found, classes={p: tuple(n for n in of if n in used) for p, of in classes.items()})
+    if near := _other_numbers(f, names):
+        basis = f"not measured in this number; the same tenants in others: {join_words(list(near))}"
+        return AskedMix(words, near, len(parts), basis, names)
     kind = f.gathered.kind(names)
     alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
     if not alike:
@@ -59,21 +62,23 @@ def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedM
     return AskedMix(words, tuple(alike), len(parts), f"{len(alike)} mixes of its kind: {kind}", _names(f, alike[0]))
 
 
+def _other_numbers(f: Findings, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Mixes of the same tenants, the nearest with fewer and the nearest with more that were measured in two modes."""
+    mixes = {m.mix: m.names for m in f.gathered.meetings if set(m.names) == set(names) and len(m.names) > 1}
+    near = sorted((len(of), mix) for mix, of in mixes.items() if len(_modes(f, mix)) > 1)
+    fewer, more = [at for at in near if at[0] <= len(names)], [at for at in near if at[0] > len(names)]
+    return tuple(mix for _, mix in (*fewer[-1:], *more[:1]))
+
+
 def _modes(f: Findings, mix: str) -> list[str]:
     """Modes in which a mix was measured."""
-    return sorted({m.mode for m in f.gathered.meetings if m.mix == mix})
+    return sorted({m.mode for m in f.gathered.meetings if m.mix == mix and is_apart(m.mode)})
 
 
 def mix_modes(f: Findings, asked: AskedMix) -> list[str]:
     """Modes of processes in which one of these mixes was measured."""
     modes = {m.mode for m in f.gathered.meetings if m.mix in asked.mixes and is_apart(m.mode)}
     return sorted(modes, key=mode_order)
-
-
-def mix_of(tenant: str, background: str) -> str:
-    """Name of the mix of a served tenant and its background."""
-    others = [] if background == "nothing" else _parts(background.replace(" + ", ","))
-    return mix_name(sorted([tenant, *others]))
 
 
 def _names(f: Findings, mix: str) -> tuple[str, ...]:

@@ -24,12 +24,17 @@ def neighbor_rows(f: Findings, mix: str, goal: str, modes: Sequence[str]) -> Ite
     """One row per mode and tenant, of tenants that the goal is not about."""
     cells = {mode: [m for m in f.gathered.meetings if (m.mode, m.mix) == (mode, mix)] for mode in modes}
     for mode, some in cells.items():
-        tenants = [t for m in some for t in m.tenants if _of(t) != goal]
+        tenants = [t for m in some for t in m.tenants if not _is_about(f, goal, t)]
         for name in dict.fromkeys(t.name for t in tenants):
             here = [t for t in tenants if t.name == name]
             if (found := _value(f, mix, mode, here)) is not None:
                 value, of = found
                 yield {"mode": mode, "tenant": name, **interval_columns("value", value), "of": of}
+
+
+def _is_about(f: Findings, goal: str, one: TenantResult) -> bool:
+    """Whether a goal is about a tenant; without requests on a schedule tail latency is that of inference steps."""
+    return _of(one) == goal or (goal == "p99" and f.gathered.kinds[one.name] == "inference")
 
 
 def _of(one: TenantResult) -> str:

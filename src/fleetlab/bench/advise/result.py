@@ -188,5 +188,5 @@ def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
         yield "tenants of one process (streams, green contexts) are not compared: they need one program"
     yield "progress is relative to the median rate of the tenant alone on the whole GPU without MPS"
     if asked.basis != "measured":
-        yield f"this mix itself was not measured in two modes: the advice is that of {asked.basis}"
+        yield f"this mix itself was not measured in two modes; basis: {asked.basis}"
     yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"

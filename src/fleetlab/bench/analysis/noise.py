@@ -193,8 +193,10 @@ class Measure:
         return self._noise.between_runs(self._works[mix], launch=_launch(self.kinds[mix]))
 
     def spread(self, mode: str, mix: str) -> Spread:
-        """Variance of the mean: between blocks and between runs."""
+        """Variance of the mean: between blocks and between runs; unknown if that between blocks is."""
         group = self._logs[mode, mix]
+        if not self.block(mode, mix).freedom:
+            return UNKNOWN
         runs = len({suite for suite, _ in group})
         run = self._run(mix).over(runs)
         return sum_variances([self.block(mode, mix).over(len(group)), run])

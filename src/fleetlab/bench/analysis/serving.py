@@ -45,7 +45,7 @@ class ServedTenant:
     @property
     def blocks(self) -> int:
         """How many blocks count."""
-        return len(self._kept())
+        return len({(m.suite, m.cell) for m, _ in self._kept()})
 
     @property
     def suites(self) -> set[Path]:
@@ -66,7 +66,7 @@ class ServedTenant:
     @property
     def answered(self) -> float | None:
         """Requests per second that were answered inside the window: fewer than offered if it falls behind."""
-        rates = [one["rate"] * one["steps"] / max(one.get("items", one["steps"]), 1) for one in self.sent]
+        rates = [one["rate"] * one["steps"] / max(int(one.get("items") or one["steps"]), 1) for one in self.sent]
         return sum(rates) / len(rates) if rates else None
 
     def at(self, p: float) -> Interval | None:
@@ -105,6 +105,16 @@ def served_tenants(g: SuiteData) -> list[ServedTenant]:
         tenants.values(),
         key=lambda s: (s.background != "nothing", s.background, _offered(s) or 0.0, mode_order(s.mode)),
     )
+
+
+def served_mix(g: SuiteData, mix: str) -> dict[str, ServedTenant]:
+    """All open-loop tenants of a mix by mode, copies and different ones as one."""
+    served: dict[str, ServedTenant] = {}
+    for m in g.meetings:
+        for one in m.tenants if m.mix == mix else ():
+            if one.is_open_loop:
+                served.setdefault(m.mode, ServedTenant(mix, "", m.mode)).cells.append((m, one))
+    return dict(sorted(served.items(), key=lambda at: mode_order(at[0])))
 
 
 def _offered(s: ServedTenant) -> float | None:
