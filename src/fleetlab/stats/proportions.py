@@ -32,7 +32,7 @@ def log_share(hits: float, n: float) -> LogShare:
     Differences of two are logs of ratios of shares (Katz et al., Biometrics 34, 1978).
 
     >>> [round(x, 3) for x in log_share(90, 100)], [round(x, 3) for x in log_share(0, 100)]
-    ([-0.11, 0.001], [-5.308, 1.99])
+    ([-0.105, 0.001], [-5.303, 1.99])
     """
     top, bottom = hits + 0.5, n + 0.5
     return LogShare(math.log(top / bottom), max(1 / top - 1 / bottom, 1 / (2 * bottom**2)))
