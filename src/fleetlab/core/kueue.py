@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.kubernetes import Selector, Taint, Toleration
@@ -62,6 +63,11 @@ class PreemptionPolicies:
     within_cluster_queue: str = NEVER  # Never, LowerPriority, LowerOrNewerEqualPriority
     reclaim_within_cohort: str = NEVER  # also: Any
     borrow_within_cohort: BorrowWithinCohort = field(default_factory=BorrowWithinCohort)
+
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether it matters who came first."""
+        return LOWER_OR_NEWER in (self.within_cluster_queue, self.reclaim_within_cohort)
 
     @property
     def borrows_and_preempts(self) -> bool:
@@ -175,6 +181,17 @@ class KueueWorkload:
     pod_sets: tuple[PodSet, ...]
     priority: int = 0
     created: float = 0.0
+    uid: str = ""  # by which workloads that are otherwise equal are ordered; empty: by name
+
+    @cached_property
+    def shape(self) -> str:
+        """What it asks for, as a text: workloads with the same ask for the same."""
+        return repr(self.pod_sets)
+
+    @property
+    def tie(self) -> str:
+        """What decides between workloads that are otherwise equal."""
+        return self.uid or self.name
 
     @property
     def shrinks(self) -> bool:

@@ -355,6 +355,116 @@ def test_a_cycle_ends_as_in_kueue(name):
     assert cycle(objects, running, heads_of(*workloads)) == wanted
 
 
+R12 = [
+    cq(name, "co", group(default={"r1": (10, 10), "r2": (10, 10)}), within=LOWER, reclaim=ANY)
+    for name in ("cq1", "cq2", "cq3")
+]
+WHILE = [
+    cq("cq_shared", "co", cpu=(4, 0)),
+    cq("cq_a", "co", cpu=(0, 3), reclaim=LOWER, borrow=10**9),
+    cq("cq_b", "co", cpu=0, reclaim=LOWER, borrow=10**9),
+]
+MORE = {
+    "two workloads can borrow different resources from the same flavor in the same cycle": (
+        R12, [], [workload("wl1", "cq1", -1, r1=16), workload("wl2", "cq2", -2, r2=16)],
+        {"wl1": ["default"], "wl2": ["default"]},
+    ),
+    "two workloads can borrow the same resources from the same flavor in the same cycle if fits in the cohort quota": (
+        R12, [], [workload("wl1", "cq1", -1, r1=16), workload("wl2", "cq2", -2, r1=14)],
+        {"wl1": ["default"], "wl2": ["default"]},
+    ),
+    "only one workload can borrow one resources from the same flavor in the same cycle if cohort quota cannot fit": (
+        R12, [], [workload("wl1", "cq1", -1, r1=16), workload("wl2", "cq2", -2, r1=16)],
+        {"wl1": ["default"], "wl2": SKIPPED},
+    ),
+    "preemption while borrowing, workload waiting for preemption should not block a borrowing workload in another CQ": (
+        WHILE, [on("default", "admitted_a", "cq_a", 2)],
+        [workload("a", "cq_a", created=1, cpu=3), workload("b", "cq_b", created=2, cpu=1)], {"a": NO, "b": ["default"]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_cycle_with_borrowing_ends_as_in_kueue(name):
+    objects, running, workloads, wanted = MORE[name]
+    assert cycle(objects, running, heads_of(*workloads)) == wanted
+
+
+def tree_of(a, *queues, b=True):
+    """Cohort A with quota, cohorts B and C below it, and ClusterQueues without quota."""
+    above = [cohort("A"), *([cohort("B", "A"), cohort("C", "A")] if b else [])]
+    above[0] = above[0].__class__("A", groups=(group(on__demand={"cpu": a}),))
+    return [*above, *(cq(name, parent, group(on__demand={"cpu": 0})) for name, parent in queues)]
+
+
+def spare(name, cpu):
+    return on("on-demand", f"{name}0", name, cpu)
+
+
+SHARED = [*SITE, cq("eng-shared", "eng", group(on__demand={"cpu": (10, 0)}))]
+TWO = [("b", "A"), ("c", "A")]
+FAIR = {
+    "with fair sharing: schedule workload with lowest share first": (
+        SHARED, [on("on-demand", "all_nominal", "eng-alpha", 50), on("on-demand", "borrowing", "eng-beta", 55)],
+        [workload("older_new", "eng-beta", created=-60, cpu=1), workload("new", "eng-alpha", cpu=5)],
+        {"new": ["on-demand"], "older_new": SKIPPED},
+    ),
+    "hierarchical fair sharing schedule workload which wins tournament": (
+        tree_of(200, ("d", "B"), ("e", "B"), ("f", "C"), ("g", "C")), [spare("d", 10), spare("e", 20), spare("g", 100)],
+        [workload(f"{name}1", name, cpu=cpu) for name, cpu in (("d", 70), ("e", 61), ("f", 1), ("g", 1))],
+        {"d1": ["on-demand"], "e1": SKIPPED, "f1": SKIPPED, "g1": SKIPPED},
+    ),
+    "fair sharing schedule workload with lowest drf after admission": (
+        tree_of(100, *TWO, b=False), [spare("b", 10)], [workload("b1", "b", cpu=50), workload("c1", "c", cpu=75)],
+        {"b1": ["on-demand"], "c1": SKIPPED},
+    ),
+    "fair sharing schedule singleton cqs and cq without cohort": (
+        [*tree_of(10, ("a", "A"), b=False), cq("b", "B", group(on__demand={"cpu": 10})),
+         cq("c", None, group(on__demand={"cpu": 10})), cohort("B")],
+        [], [workload(f"{name}1", name, cpu=10) for name in "abc"], {f"{name}1": ["on-demand"] for name in "abc"},
+    ),
+    "fair sharing schedule highest priority first": (
+        tree_of(10, *TWO, b=False), [], [workload("b1", "b", 99, cpu=10), workload("c1", "c", 101, cpu=10)],
+        {"c1": ["on-demand"], "b1": SKIPPED},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAIR)
+def test_a_cycle_with_fair_sharing_ends_as_in_kueue(name):
+    objects, running, workloads, wanted = FAIR[name]
+    assert cycle(objects, running, heads_of(*workloads), FairSharing(enable=True)) == wanted
+
+
+PARTIAL = {
+    # name: ClusterQueue, running, sets, counts or who is preempted
+    "partial admission single variable pod set": ("sales", [], [pods("one", 50, min_count=20, cpu=2)], [25]),
+    "partial admission single variable pod set, preempt first": (
+        "eng-beta", [-4], [pods("one", 20, min_count=10, gpu=1)], {"old"},
+    ),
+    "partial admission single variable pod set, preempt with partial admission": (
+        "eng-beta", [-4], [pods("one", 30, min_count=10, gpu=1)], {"old"},
+    ),
+    "partial admission multiple variable pod sets": (
+        "sales", [],
+        [pods("one", 20, cpu=1), pods("two", 30, min_count=10, cpu=1), pods("three", 15, min_count=5, cpu=1)],
+        [20, 20, 10],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTIAL)
+def test_fewer_pods_are_admitted_as_in_kueue(name):
+    queue, priorities, sets, wanted = PARTIAL[name]
+    running = [admitted("old", queue, priority, flavor="model-a", **{G: 10}) for priority in priorities]
+    state = Snapshot.of(Kueue.of(*FLAVORS, *SITE), running)
+    entry = Cycle(state, 0.0).run([Head(KueueWorkload("new", queue, tuple(sets), 4), 0.0)])[0]
+    if entry.status == Status.PREEMPTING:
+        assert {target.one.name for target in entry.targets} == wanted
+    else:
+        assert [one.count for one in entry.assignment.pod_sets] == wanted
+
+
 def test_a_head_that_does_not_borrow_comes_before_one_of_higher_priority_that_does():
     """The order of TestEntryOrdering in scheduler_test.go: borrowing, then priority, then time."""
     queues = [cq(name, "c", cpu=2) for name in "abcd"]

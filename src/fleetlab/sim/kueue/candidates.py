@@ -47,7 +47,7 @@ class Candidate:
 
 def order(one: Admitted, queue: str) -> tuple[bool, bool, int, float, str]:
     """Who goes first: those already evicted, of other ClusterQueues, of lower priority, admitted last."""
-    return (not one.evicted, one.workload.cluster_queue == queue, one.priority, -one.since, one.name)
+    return (not one.evicted, one.workload.cluster_queue == queue, one.priority, -one.since, one.workload.tie)
 
 
 def allowed(policy: str, need: Need, one: Admitted) -> bool:

@@ -51,9 +51,12 @@ class Entry:
         return self.head.workload.cluster_queue
 
     @property
-    def order(self) -> tuple[int, float]:
+    def order(self) -> tuple[int, float, str]:
         """Higher priority first, then who has waited longest."""
-        return (-self.head.workload.priority, self.head.queued)
+        return (-self.head.workload.priority, self.head.queued, self.head.workload.tie)
+
+
+Nominations = dict[tuple[object, ...], tuple[Assignment, list[Target]]]
 
 
 @dataclass
@@ -62,6 +65,7 @@ class Cycle:
 
     state: Snapshot
     now: float
+    known: Nominations = field(default_factory=dict)  # what was found before in the same state
     preempted: dict[str, Admitted] = field(default_factory=dict)
     _reserved: list[tuple[str, dict[FlavorResource, int], Placement]] = field(default_factory=list)
 
@@ -81,7 +85,17 @@ class Cycle:
         return self.state.queue(head.workload.cluster_queue).stop_policy == "None"
 
     def nominate(self, head: Head) -> Entry:
-        """Find flavors and whom to preempt, for all pods or else for fewer."""
+        """Find flavors and whom to preempt, for all pods or else for fewer; what is alike is found once."""
+        one = head.workload
+        newer = self.state.queue(one.cluster_queue).preemption.depends_on_time
+        alike = (one.cluster_queue, one.shape, one.priority, tuple(head.tried.items()), newer and head.queued)
+        if alike not in self.known:
+            found = self._nominate(head)
+            self.known[alike] = (found.assignment, found.targets)
+        assignment, targets = self.known[alike]
+        return Entry(head, assignment, targets, reasons=assignment.reasons)
+
+    def _nominate(self, head: Head) -> Entry:
         assigner = FlavorAssigner(self.state, head.workload, head.queued, head.tried)
         whole = assigner.assign()
         entry = self._with_targets(head, whole)
@@ -90,9 +104,7 @@ class Cycle:
         if entry is None and whole.mode == Mode.PREEMPT:
             needs = topology_needs(self.state, head.workload, whole)
             whole.placement = self.state.forests.place(needs, empty=True).placement or ()
-        made = entry or Entry(head, whole, [])
-        made.reasons = made.assignment.reasons
-        return made
+        return entry or Entry(head, whole, [])
 
     def _with_targets(self, head: Head, made: Assignment) -> Entry | None:
         """The assignment if it fits, at once or by preemption."""

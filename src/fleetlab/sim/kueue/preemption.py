@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fleetlab.core.kueue import NEVER
 from fleetlab.sim.kueue.candidates import Candidate, Candidates, Need
 from fleetlab.sim.kueue.fair import fair_targets
 from fleetlab.sim.kueue.state import Admitted, Snapshot
@@ -24,6 +25,9 @@ class Target:
 def targets_of(state: Snapshot, need: Need, topology: Iterable[TopologyNeed] = ()) -> list[Target]:
     """Who goes for a workload; none where it cannot be helped. The state is left as it was."""
     places = list(topology)
+    policies = state.queue(need.queue).preemption
+    if policies.within_cluster_queue == policies.reclaim_within_cohort == NEVER:
+        return []
 
     def fits(borrowing: bool) -> bool:  # noqa: FBT001
         return _fits(state, need, borrowing) and state.forests.place(places).placement is not None
