@@ -6,12 +6,14 @@ pieces. Names and defaults are those of Kueue's API, v1beta1 and v1beta2; the ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import Any, ClassVar
 
 from fleetlab.core.errors import PolicyError
-from fleetlab.core.kubernetes import Selector, Taint, Toleration
+from fleetlab.core.kubernetes import KubeScheduler, Taint, Toleration
+from fleetlab.core.kueue_quota import ResourceGroup
+from fleetlab.core.records import from_values, to_values
 
 RELEASE = "0.15"
 PODS = "pods"  # a resource that counts pods, where a ClusterQueue covers it
@@ -20,32 +22,6 @@ LOWER, LOWER_OR_NEWER = "LowerPriority", "LowerOrNewerEqualPriority"
 STRICT, BEST_EFFORT = "StrictFIFO", "BestEffortFIFO"
 MAY_STOP, TRY_NEXT = "MayStopSearch", "TryNextFlavor"
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
-
-FlavorResource = tuple[str, str]  # a flavor and a resource
-Amounts = Mapping[FlavorResource, int]
-
-
-@dataclass(frozen=True)
-class ResourceQuota:
-    """What there is of a resource in a flavor; a limit that is None does not limit."""
-
-    nominal: int = 0
-    borrowing_limit: int | None = None
-    lending_limit: int | None = None
-
-
-@dataclass(frozen=True)
-class ResourceGroup:
-    """Resources that are assigned one flavor together, and their flavors in the order in which they are tried."""
-
-    covered: tuple[str, ...]
-    flavors: Mapping[str, Mapping[str, ResourceQuota]]  # quotas by resource, by flavor
-
-    def quotas(self) -> Iterator[tuple[FlavorResource, ResourceQuota]]:
-        """Each quota of the group."""
-        for flavor, resources in self.flavors.items():
-            for resource, quota in resources.items():
-                yield (flavor, resource), quota
 
 
 @dataclass(frozen=True)
@@ -148,58 +124,6 @@ class Topology:
 
 
 @dataclass(frozen=True)
-class TopologyRequest:
-    """How close the pods of a set must, or should, lie; slices are parts that must each lie within one domain."""
-
-    required: str | None = None
-    preferred: str | None = None
-    unconstrained: bool = False
-    slice_required: str | None = None
-    slice_size: int | None = None
-
-
-@dataclass(frozen=True)
-class PodSet:
-    """Pods that are all alike."""
-
-    name: str = "main"
-    count: int = 1
-    requests: Mapping[str, int] = field(default_factory=dict)  # of each pod
-    min_count: int | None = None  # fewer pods will do
-    selector: Selector = field(default_factory=Selector)
-    required: tuple[Selector, ...] = ()  # of which a node must match one, if there are any
-    tolerations: tuple[Toleration, ...] = ()
-    topology: TopologyRequest | None = None
-
-
-@dataclass(frozen=True)
-class KueueWorkload:
-    """A job as Kueue admits it: all of it or, where `min_count` says so, part of it."""
-
-    name: str  # namespace/name
-    cluster_queue: str
-    pod_sets: tuple[PodSet, ...]
-    priority: int = 0
-    created: float = 0.0
-    uid: str = ""  # by which workloads that are otherwise equal are ordered; empty: by name
-
-    @cached_property
-    def shape(self) -> str:
-        """What it asks for, as a text: workloads with the same ask for the same."""
-        return repr(self.pod_sets)
-
-    @property
-    def tie(self) -> str:
-        """What decides between workloads that are otherwise equal."""
-        return self.uid or self.name
-
-    @property
-    def shrinks(self) -> bool:
-        """Whether fewer pods will do."""
-        return any(one.min_count is not None for one in self.pod_sets)
-
-
-@dataclass(frozen=True)
 class WorkloadPriorityClass:
     """A priority by name, apart from that of pods."""
 
@@ -229,30 +153,48 @@ class FairSharing:
 class Kueue:
     """The objects of a site; build one with `Kueue.of`, which checks them."""
 
+    kind: ClassVar[str] = "kueue"
+    title: ClassVar[str] = "Kueue"
+    apart: ClassVar[bool] = False  # a workload is admitted with all its pods
+    whole_gpus: ClassVar[bool] = True
+
     cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
     cohorts: Mapping[str, Cohort] = field(default_factory=dict)
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     local_queues: Mapping[str, LocalQueue] = field(default_factory=dict)  # by namespace/name
     topologies: Mapping[str, Topology] = field(default_factory=dict)
-    priorities: Mapping[str, int] = field(default_factory=dict)  # by WorkloadPriorityClass
+    priorities: Mapping[str, WorkloadPriorityClass] = field(default_factory=dict)
     checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
     fair_sharing: FairSharing = field(default_factory=FairSharing)
+    pods: KubeScheduler = field(default_factory=KubeScheduler)  # which places the pods of what is admitted
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Kueue:
+        """Build one from plain tables, as `to_values` gives them."""
+        lists = {place: kind for kind, place in _PLACES.items()}
+        objects: list[object] = []
+        for place, kind in lists.items():
+            objects += [from_values(kind, one, kind.__name__) for one in values.get(place, ())]
+        sharing = from_values(FairSharing, values.get("fair_sharing", {}), "fair sharing")
+        return cls.of(*objects, sharing, KubeScheduler.from_values(values.get("pods", {})))
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain tables."""
+        named = {place: [to_values(one) for one in getattr(self, place).values()] for place in _PLACES.values()}
+        own = {"fair_sharing": to_values(self.fair_sharing), "pods": self.pods.to_values()}
+        return {name: value for name, value in {**named, **own}.items() if value}
 
     @classmethod
     def of(cls, *objects: object) -> Kueue:
         """Gather objects, of which the last of a name counts; PolicyError where they do not fit together."""
         found: dict[str, dict[str, object]] = {name: {} for name in _PLACES.values()}
-        sharing = FairSharing()
+        settings: dict[str, Any] = {}
         for one in objects:
-            if isinstance(one, FairSharing):
-                sharing = one
-            elif isinstance(one, LocalQueue):
-                found["local_queues"][one.key] = one
-            elif isinstance(one, WorkloadPriorityClass):
-                found["priorities"][one.name] = one.value
+            if isinstance(one, FairSharing | KubeScheduler):
+                settings["fair_sharing" if isinstance(one, FairSharing) else "pods"] = one
             else:
-                found[_PLACES[type(one)]][one.name] = one  # type: ignore[attr-defined]
-        made = cls(**found, fair_sharing=sharing)  # type: ignore[arg-type]
+                found[_PLACES[type(one)]][getattr(one, "key", None) or one.name] = one  # type: ignore[attr-defined]
+        made = cls(**found, **settings)  # type: ignore[arg-type]
         made.check()
         return made
 

@@ -1,16 +1,8 @@
 """Short spellings for Kueue's objects in tables of cases."""
 
-from fleetlab.core.kueue import (
-    BorrowWithinCohort,
-    ClusterQueue,
-    Cohort,
-    Kueue,
-    KueueWorkload,
-    PodSet,
-    PreemptionPolicies,
-    ResourceGroup,
-    ResourceQuota,
-)
+from fleetlab.core.kueue import BorrowWithinCohort, ClusterQueue, Cohort, Kueue, PreemptionPolicies
+from fleetlab.core.kueue_quota import ResourceGroup, ResourceQuota
+from fleetlab.core.kueue_workload import KueueWorkload, PodSet
 from fleetlab.sim.kueue.candidates import Need
 from fleetlab.sim.kueue.preemption import targets_of
 from fleetlab.sim.kueue.state import Admitted, Snapshot

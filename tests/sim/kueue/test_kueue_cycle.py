@@ -8,18 +8,11 @@ release 0.13), with ClusterQueues, workloads, flavors and who is preempted as th
 import pytest
 
 from fleetlab.core.kubernetes import Requirement, Selector, Taint, Toleration
-from fleetlab.core.kueue import (
-    MAY_STOP,
-    TRY_NEXT,
-    FairSharing,
-    FlavorFungibility,
-    Kueue,
-    KueueWorkload,
-    PodSet,
-    ResourceFlavor,
-)
+from fleetlab.core.kueue import MAY_STOP, TRY_NEXT, FairSharing, FlavorFungibility, Kueue, ResourceFlavor
+from fleetlab.core.kueue_workload import KueueWorkload, PodSet
+from fleetlab.sim.kueue.assignment import Mode
 from fleetlab.sim.kueue.cycle import Cycle, Head, Status
-from fleetlab.sim.kueue.flavors import FlavorAssigner, Mode
+from fleetlab.sim.kueue.flavors import FlavorAssigner
 from fleetlab.sim.kueue.partial import most_pods
 from fleetlab.sim.kueue.state import Admitted, Snapshot
 

@@ -7,8 +7,10 @@ results; its profiles are given by name.
 import pytest
 
 from fleetlab.core.kubernetes import Requirement, SchedulingNode, Selector, Taint, Toleration
-from fleetlab.core.kueue import PodSet, ResourceFlavor, Topology, TopologyRequest
-from fleetlab.sim.kueue.topology import BEST_FIT, LEAST_FREE, MIXED, Forest, Forests, Seats, TopologyNeed
+from fleetlab.core.kueue import ResourceFlavor, Topology
+from fleetlab.core.kueue_workload import PodSet, TopologyRequest
+from fleetlab.sim.kueue.domains import BEST_FIT, LEAST_FREE, MIXED, Forest, Seats, TopologyNeed
+from fleetlab.sim.kueue.topology import Forests
 
 BLOCK, RACK, HOST = "cloud.com/topology-block", "cloud.com/topology-rack", "kubernetes.io/hostname"
 TWO, THREE = (BLOCK, RACK), (BLOCK, RACK, HOST)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleetlab.core.kueue import ANY, LOWER, LOWER_OR_NEWER, NEVER, Amounts, FlavorResource, KueueWorkload
+from fleetlab.core.kueue import ANY, LOWER, LOWER_OR_NEWER, NEVER
+from fleetlab.core.kueue_quota import Amounts, FlavorResource
+from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.sim.kueue.quotas import QuotaNode
 from fleetlab.sim.kueue.state import Admitted, Snapshot
 

@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from fleetlab.core.kueue import ANY, FlavorResource, KueueWorkload
+from fleetlab.core.kueue import ANY
+from fleetlab.core.kueue_quota import FlavorResource
+from fleetlab.core.kueue_workload import KueueWorkload
+from fleetlab.sim.kueue.assignment import Assignment, Mode, Tried
 from fleetlab.sim.kueue.candidates import Need
-from fleetlab.sim.kueue.flavors import Assignment, FlavorAssigner, Mode, Tried, topology_needs
+from fleetlab.sim.kueue.domains import Placement
+from fleetlab.sim.kueue.flavors import FlavorAssigner, topology_needs
 from fleetlab.sim.kueue.partial import most_pods
 from fleetlab.sim.kueue.preemption import Target, targets_of
 from fleetlab.sim.kueue.quotas import QuotaNode
 from fleetlab.sim.kueue.shares import share
 from fleetlab.sim.kueue.state import Admitted, Snapshot
-from fleetlab.sim.kueue.topology import Placement
 
 
 class Status(Enum):

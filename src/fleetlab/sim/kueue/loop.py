@@ -14,15 +14,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fleetlab.core.errors import PolicyError
 from fleetlab.core.kubernetes import SchedulingNode
-from fleetlab.core.kueue import Kueue, KueueWorkload
+from fleetlab.core.kueue import Kueue
+from fleetlab.core.kueue_quota import Amounts
+from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.core.progress import Progress, silent
 from fleetlab.sim.kueue.cycle import Cycle, Head, Nominations, Status
+from fleetlab.sim.kueue.domains import MIXED, Forest, Placement
 from fleetlab.sim.kueue.queue import PendingQueue
 from fleetlab.sim.kueue.state import Admitted, Snapshot
-from fleetlab.sim.kueue.topology import MIXED, Forest, Forests, Placement
+from fleetlab.sim.kueue.topology import Forests
 
 END, GONE, CHECKED, ARRIVE = 0, 1, 2, 3  # at one moment workloads leave before others come
+ENDLESS = 1_000  # evictions of one workload
+REPORT = 200  # ends between two reports of progress
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class WorkloadRun:
     begin: float  # of its pods; infinity: they never began
     end: float
     count: int  # pods
+    usage: Amounts = field(default_factory=dict)
     placement: Placement = ()
     preempted: bool = False
 
@@ -94,9 +101,9 @@ class Loop:
 
     def play(self, submit: Sequence[float], until: float = math.inf, progress: Progress = silent) -> KueuePlayed:
         """Run until nothing can change any more, or until a moment."""
-        self.events = [(at, ARRIVE, k) for k, at in enumerate(submit)]
+        self.events = [(at, ARRIVE, k) for k, at in enumerate(submit) if at < math.inf]
         heapq.heapify(self.events)
-        done, total = 0, max(1, len(submit))
+        done, reported = 0, 0
         while self.events and self.events[0][0] <= until:
             self.now = self.events[0][0]
             while self.events and self.events[0][0] == self.now:
@@ -104,7 +111,9 @@ class Loop:
                 self._happen(kind, k)
                 done += kind == END
             self._schedule()
-            progress("workloads", done, done / total)
+            if done >= reported + REPORT:
+                reported = done
+                progress("simulating workloads", done, min(1.0, done / len(submit)))
         return self.played
 
     def _at(self, time: float, kind: int, k: int) -> None:
@@ -124,6 +133,9 @@ class Loop:
             self._give_back(k)
         elif kind == GONE and k in self.holding and self.holding[k][1].end == self.now:
             self.played.evictions[k] += 1
+            if self.played.evictions[k] > ENDLESS:
+                msg = f"workloads preempt each other without end: {self.workloads[k].name} {ENDLESS:,} times"
+                raise PolicyError(msg, hint="look at the preemption policies of its ClusterQueue and of its cohort")
             self._give_back(k)
             self.queues[self.workloads[k].cluster_queue].push(Head(self.workloads[k], self.workloads[k].created))
 
@@ -181,7 +193,7 @@ class Loop:
 
     def _admit(self, k: int, count: int) -> None:
         one = self.state.admitted[self.workloads[k].cluster_queue][self.workloads[k].name]
-        run = WorkloadRun(k, self.now, math.inf, math.inf, count, one.placement)
+        run = WorkloadRun(k, self.now, math.inf, math.inf, count, one.usage, one.placement)
         self.holding[k] = (one, run)
         self.played.runs.append(run)
         checks = self.state.queue(self.workloads[k].cluster_queue).admission_checks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from fleetlab.core.kueue import PodSet
+from fleetlab.core.kueue_workload import PodSet
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from fleetlab.core.kueue import NEVER
 from fleetlab.sim.kueue.candidates import Candidate, Candidates, Need
+from fleetlab.sim.kueue.domains import TopologyNeed
 from fleetlab.sim.kueue.fair import fair_targets
 from fleetlab.sim.kueue.state import Admitted, Snapshot
-from fleetlab.sim.kueue.topology import TopologyNeed
 
 Fits = Callable[[bool], bool]  # whether the workload fits now, if it may borrow or not
 

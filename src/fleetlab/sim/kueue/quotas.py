@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fleetlab.core.kueue import Amounts, FlavorResource, Kueue, ResourceGroup, ResourceQuota
+from fleetlab.core.kueue import Kueue
+from fleetlab.core.kueue_quota import Amounts, FlavorResource, ResourceGroup, ResourceQuota
 
 NONE = ResourceQuota()
 

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fleetlab.core.kueue import Amounts, ClusterQueue, FlavorResource, Kueue, KueueWorkload
+from fleetlab.core.kueue import ClusterQueue, Kueue
+from fleetlab.core.kueue_quota import Amounts, FlavorResource
+from fleetlab.core.kueue_workload import KueueWorkload
+from fleetlab.sim.kueue.domains import Placement
 from fleetlab.sim.kueue.quotas import QuotaNode, trees_of
-from fleetlab.sim.kueue.topology import Forests, Placement
+from fleetlab.sim.kueue.topology import Forests
 
 
 @dataclass(eq=False)
