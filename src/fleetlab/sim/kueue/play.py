@@ -91,7 +91,16 @@ def _played(world: World, loop: PodLoop, refused: Ints, until: float | None) -> 
         start=start, end=end, status=status, where=where, got=got, preemptions=preemptions,
         failures=np.zeros(count, np.int64), lost=lost, until=stopped, refused=refused if refused.any() else None,
         segments=_segments(world, runs, held, bits, stopped) if preemptions.any() else None,
+        admitted=_admitted(loop, count),
     )  # fmt: skip
+
+
+def _admitted(loop: PodLoop, count: int) -> Floats:
+    """Since when each job has had quota for good: until then, it waits for that."""
+    found = np.full(count, math.inf)
+    for run in loop.played.runs:
+        found[run.workload] = run.admitted
+    return found
 
 
 def _runs_on(loop: PodLoop, k: int, stop: float) -> bool:
