@@ -188,6 +188,14 @@ def test_nodes_are_left_out_where_kueue_leaves_them_out(one, words, wanted):
     assert place([one], (HOST,), BEST_FIT, 1, pods, ZONE) == wanted
 
 
+def test_required_node_affinity_is_respected():
+    """As the changelog of release 0.15 says of topology-aware scheduling."""
+    nodes = [node("x1", 1, disk="hdd"), node("x2", 1, disk="ssd")]
+    wants = (Selector((Requirement("disk", "In", ("ssd",)),)),)
+    pods = PodSet(requests={"cpu": 1000}, topology=REQUIRED[HOST], required=wants)
+    assert place(nodes, (HOST,), BEST_FIT, 1, pods) == {"x2": 1}
+
+
 def test_a_node_without_the_label_of_a_level_is_in_no_domain():
     """Case `only nodes with matching levels are considered; no host label on node; BestFit`."""
     bare = SchedulingNode("b1-r1-x1", {"cpu": 1000, "pods": 10}, {BLOCK: "b1", RACK: "r1"})

@@ -87,11 +87,18 @@ class Search:
         tolerated = (*pods.tolerations, *flavor.tolerations)
         if any(t.effect in KEEPS_OFF and not any(each.covers(t) for each in tolerated) for t in leaf.taints):
             return 0
-        if self.forest.ends_at_nodes and not pods.selector.matches(leaf.labels, leaf.values[-1]):
+        if self.forest.ends_at_nodes and not self._selects(leaf):
             return 0
         free = {name: amount - (0 if empty else leaf.used.get(name, 0)) for name, amount in leaf.capacity.items()}
         wanted = {**pods.requests, PODS: 1}
         return max(0, min(free.get(name, 0) // amount for name, amount in wanted.items() if amount > 0))
+
+    def _selects(self, node: Domain) -> bool:
+        """Whether the pods may go to a node by their selector and their required node affinity."""
+        pods = self.need.pod_set
+        name = node.values[-1]
+        terms = [term.matches(node.labels, name) for term in pods.required]
+        return pods.selector.matches(node.labels, name) and (not terms or any(terms))
 
     def _sorted(self, domains: Iterable[Domain]) -> list[Domain]:
         sign = 1 if self.least_free else -1
