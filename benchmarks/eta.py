@@ -7,9 +7,10 @@
     python -m benchmarks.eta --philly ../shared/data/philly/philly_sia_82k.csv --asks 200
 
 `--oracle` tells replays the truth of run times, of arrivals, or of both: what is lost then is not lost by the other.
-`--speed` tells how long a question takes beside a queue of about 1,000; `--independent 3000` is a simulated log with a known law: Poisson arrivals, exponential run times by user. `--philly` takes each virtual
-cluster of Philly with at least 1,900 jobs, on the fewest nodes of 8 GPUs with a load of at most 0.4:
-arrivals come in bursts of days, and at 0.8 jobs would wait for days on end.
+`--speed` tells how long a question takes beside a queue of about 1,000. `--independent 3000` is a simulated log with a
+known law: Poisson arrivals, exponential run times by user. `--philly` takes each virtual cluster of Philly with at
+least 1,900 jobs, on the fewest nodes of 8 GPUs with a load of at most 0.4: arrivals come in bursts of days, and at 0.8
+jobs would wait for days on end.
 """
 
 from __future__ import annotations
