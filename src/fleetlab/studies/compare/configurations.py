@@ -77,7 +77,7 @@ def _change(base: Scenario, entry: Path | str) -> Change:
     if base.slurm is None:
         title = "the policy" if base.scheduler is None else base.scheduler.title
         msg = f"configurations of Slurm and Kueue are compared, not of {title}"
-        raise WorkloadError(msg, hint="--scheduler takes a slurm.conf or ClusterQueues of Kueue, --conf another of these")
+        raise WorkloadError(msg, hint="--scheduler takes a slurm.conf or ClusterQueues of Kueue, --conf another")
     return change_conf(base.slurm, base.data.cluster, entry)
 
 
