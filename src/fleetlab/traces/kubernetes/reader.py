@@ -18,14 +18,18 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
+from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
+from fleetlab.traces.kubernetes.kueue_inventory import LISTED, KueueInventory
+from fleetlab.traces.kubernetes.kueue_inventory import TABLE as KUEUE_OBJECTS
 from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
 from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, items, members
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.requests import unknown_resources
+from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
 from fleetlab.traces.kubernetes.selectors import features_of
 
 
@@ -35,12 +39,14 @@ class Inventory:
 
     pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
     nodes: dict[str, tuple[Node, str, int]] = field(default_factory=dict)
+    scheduler: KubeScheduler | None = None
+    kueue: KueueInventory = field(default_factory=KueueInventory)
 
 
 def read(path: Path, intake: Intake) -> Trace:
     """Read one file or all of a folder; nodes are also looked for in the files beside."""
-    files, others = _files(path)
-    lists = Inventory()
+    files, others, scheduler = _files(path)
+    lists = Inventory(scheduler=scheduler)
     for source in files:
         _collect(source, lists, intake, only=None)
     if not lists.nodes and not path.is_dir():
@@ -63,30 +69,45 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     unsized = jobs.filter("unsized").select("job")
     workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
     intake.keep("pods", workload.instances)
+    kueue, left_out = lists.kueue.site(lists.scheduler)
+    if lists.kueue:
+        intake.keep(KUEUE_OBJECTS, len(lists.kueue))
     return finish(
         intake,
         workload,
         source=source,
         cluster=cluster,
+        scheduler=kueue or lists.scheduler,
         placements=placements_of(gangs, jobs, zero),
         names=jobs.select("job", "name").lazy(),
         series={"unsized": unsized.lazy()} if unsized.height else {},
-        notes=(*_notes(rows, lists, cluster), *others),
+        notes=(*_notes(rows, lists, cluster), *left_out, *others),
     )
 
 
 # -- files and objects ---------------------------------------------------------------------------------------------
 
 
-def _files(path: Path) -> tuple[list[SourceFile], list[str]]:
-    here = sources(path)
+def _files(path: Path) -> tuple[list[SourceFile], list[str], KubeScheduler | None]:
+    """The files with objects, those that are passed over, and what the scheduler's own configuration says."""
+    every = sources(path)
+    configured = [source for source in every if is_scheduler(Peek(source.path).beginning(source))]
+    here = [source for source in every if source not in configured]
     readable = [source for source in here if _first_kind(source)]
     if not readable:
         _surface_damage(here)
         msg = f"{path.name}: contains no JSON list of pods"
         raise TraceError(msg, hint=HINT)
     passed = [source.name for source in here if source not in readable]
-    return readable, [f"not read: {', '.join(passed[:10])}"] if passed else []
+    notes = [f"not read: {', '.join(passed[:10])}"] if passed else []
+    if len(configured) > 1:
+        notes.append(f"of several configurations of kube-scheduler the first is read: {configured[0].name}")
+    return readable, notes, _scheduler(configured[0]) if configured else None
+
+
+def _scheduler(source: SourceFile) -> KubeScheduler:
+    with source.open() as stream:
+        return scheduler_in(stream.read(1 << 20).decode("utf-8", "replace"), source.name)
 
 
 def _surface_damage(here: list[SourceFile]) -> None:
@@ -108,7 +129,7 @@ def _kind_in(beginning: str) -> str | None:
     kinds = re.findall(r'"kind"\s*:\s*"(\w+)"', text)
     if re.search(r'"items"\s*:\s*\[\s*\]', text) and "List" in kinds:
         return "List"
-    return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node")), None)
+    return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node", *LISTED)), None)
 
 
 def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str | None) -> None:
@@ -116,7 +137,7 @@ def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str 
         kind = _kind(item)
         if only and kind != only:
             continue
-        table = {"Pod": "pods", "Node": "nodes"}.get(kind, "other objects")
+        table = {"Pod": "pods", "Node": "nodes", **dict.fromkeys(LISTED, KUEUE_OBJECTS)}.get(kind, "other objects")
         intake.read(table, 1)
         if number % 1000 == 0:
             intake.progress(table, intake.rows[table], share)
@@ -163,6 +184,8 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         node = node_of(members(item, "node"))
         _again(lists.nodes.get(node.name), "nodes", node.name, intake)
         lists.nodes[node.name] = (node, file, line)
+    elif kind in LISTED:
+        _again(lists.kueue.store(members(item, "object"), file, line), KUEUE_OBJECTS, _name(item), intake)
     else:
         msg = f"neither a pod nor a node: {kind[:80]}"
         raise MalformedObject(msg)
@@ -179,7 +202,7 @@ def _again(before: tuple[object, str, int] | None, table: str, name: str, intake
 def _cluster(lists: Inventory, intake: Intake) -> Cluster | None:
     if not lists.nodes:
         return None
-    keys = frozenset(key for pod, _, _ in lists.pods.values() for key in pod.rules.keys)
+    keys = lists.kueue.label_keys | {key for pod, _, _ in lists.pods.values() for key in pod.rules.keys}
     rows = [asdict(node) | {"node": node.name, "gpu_memory_mib": node.card.memory or 0 if node.gpus else 0,
                             "features": features_of(node, keys)}
             for node, _, _ in lists.nodes.values()]  # fmt: skip
@@ -197,7 +220,7 @@ def _rows(lists: Inventory, intake: Intake) -> list[Row]:
     rows: list[Row] = []
     for pod, file, line in lists.pods.values():
         try:
-            rows.append(row_of(pod, fleet))
+            rows.append(row_of(lists.kueue.with_queue(pod), fleet))
         except MalformedObject as e:
             intake.reject("pods", file, [(line, _of(pod.name, str(e)))])
     return rows
@@ -233,7 +256,7 @@ def _fits(peek: Peek) -> bool:
 FORMAT = Format(
     name="kubernetes",
     title="Kubernetes' own lists of pods and nodes",
-    expects="what `kubectl get pods,nodes -A -o json` prints, in one file or a folder of several, plain or gzipped",
+    expects="what `kubectl get pods,nodes -A -o json` prints, and of Kueue's objects, in a file or folder, or gzipped",
     licence="yours",
     origin="your cluster: kubectl(1)",
     read=read,
