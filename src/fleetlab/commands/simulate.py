@@ -71,6 +71,7 @@ def simulate(
         "fleetlab compare builtin:20000",
         "fleetlab compare my-trace --policies fifo,sjf/easy/estimate=group,fifo/easy --load 1.2",
         "fleetlab compare my-trace --conf new-slurm.conf --conf bf_interval=60",
+        "fleetlab compare my-trace --scheduler queues.yaml --conf new-queues.yaml",
         "fleetlab compare my-trace --policies fifo,las/preemption=true,my_module:mine --json > compared.json",
     )
 )
@@ -92,8 +93,8 @@ def compare(
         of which the last parts may be left out, or WORD=VALUE for any option below (default: fifo, fifo/easy,
         smallest, sjf with group estimates, sjf; fifo without sharing of GPUs). The options below hold for all of them.
     conf
-        Instead of policies: a new slurm.conf, a file of the lines that change, or one such line (bf_interval=60);
-        repeatable. The baseline is the site as it is configured; what is not named stays.
+        Instead of policies: a new slurm.conf, a file of the lines that change, or one such line (bf_interval=60); under
+        Kueue, a file of all its objects; repeatable. The baseline is the site as it is configured.
     """
     from fleetlab._screen import progress, show
 

@@ -54,5 +54,5 @@ def _read(hint: Any, value: Any, name: str) -> Any:  # noqa: ANN401
         return from_values(hint, value, name)  # type: ignore[arg-type]
     if isinstance(value, list | tuple):
         inner = getattr(hint, "__args__", (None,))[0]
-        return tuple(from_values(inner, v, name) if is_dataclass(inner) else v for v in value)  # type: ignore[arg-type]
+        return tuple(_read(inner, v, name) if is_dataclass(inner) else v for v in value)
     return value

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.core.kueue import Kueue
 from fleetlab.core.names import lookup
 from fleetlab.core.slurm import Slurm
 
-Scheduler: TypeAlias = Slurm | KubeScheduler
-KINDS: dict[str, type[Slurm] | type[KubeScheduler]] = {one.kind: one for one in (Slurm, KubeScheduler)}
-NAMED = tuple(kind for kind in KINDS if kind != Slurm.kind)  # whose defaults are a scheduler: a word is enough
+Scheduler: TypeAlias = Slurm | KubeScheduler | Kueue
+KINDS: dict[str, type[Slurm] | type[KubeScheduler] | type[Kueue]] = {
+    one.kind: one for one in (Slurm, KubeScheduler, Kueue)
+}
+NAMED = (KubeScheduler.kind,)  # whose defaults are a scheduler: a word is enough
 
 
 def scheduler_values(scheduler: Scheduler) -> dict[str, Any]:

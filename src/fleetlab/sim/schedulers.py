@@ -14,6 +14,7 @@ import polars as pl
 from fleetlab.core import PolicyError, Progress, Scenario
 from fleetlab.core.durations import plural
 from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.core.kueue import Kueue
 from fleetlab.core.schedulers import Scheduler
 from fleetlab.core.slurm import Slurm
 from fleetlab.sim.layout import WHOLE
@@ -51,7 +52,16 @@ def _kubernetes(profile: KubeScheduler, s: Scenario, jobs: World, progress: Prog
     return play(jobs, profile, s.cluster, seed=s.seed, until=s.until, progress=progress)
 
 
-PLAYERS: dict[type, Player] = {Slurm: _slurm, KubeScheduler: _kubernetes}
+def _kueue(site: Kueue, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:
+    from fleetlab.sim.kueue.play import play
+
+    if s.events or s.policy.recovery:
+        msg = "Kueue is simulated without node events and checkpoints"
+        raise PolicyError(msg, hint="leave events and recovery out, or simulate with scheduler=event")
+    return play(jobs, site, s.cluster, seed=s.seed, until=s.until, progress=progress)
+
+
+PLAYERS: dict[type, Player] = {Slurm: _slurm, KubeScheduler: _kubernetes, Kueue: _kueue}
 
 
 def instances_apart(frame: pl.DataFrame) -> pl.DataFrame:

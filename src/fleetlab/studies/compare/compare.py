@@ -54,7 +54,7 @@ def compare(
         estimates by group and with true runtimes; fifo without sharing, where jobs request fractions of a GPU).
     conf
         Instead of policies: other configurations of the site's Slurm, each a slurm.conf, a file of the lines that
-        change, or one such line. The baseline is the site as it is configured.
+        change, or one such line; or of its Kueue, each a file of all objects. The baseline is the site as configured.
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress

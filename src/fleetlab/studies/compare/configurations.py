@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 from fleetlab.core import Provenance, Scenario, WorkloadError
 from fleetlab.core.durations import duration
 from fleetlab.core.job_classes import job_size, partitions, queue
+from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.core.kueue import Kueue
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.words import SITE
+from fleetlab.sim.kueue.submissions import queues_of
 from fleetlab.stats import Interval
-from fleetlab.studies.compare.profiles import ProfileChange, profiles_of
+from fleetlab.studies.compare.profiles import ProfileChange, change_profile
 from fleetlab.studies.compare.runs import Comparison, Runs, difference_of, figures_of, refused_by_reason
 from fleetlab.studies.sentences import change_of_mean
+from fleetlab.traces.kubernetes.kueue_change import KueueChange, change_kueue
 from fleetlab.traces.slurm.conf_change import ConfChange, change_conf
+
+Change: TypeAlias = ConfChange | KueueChange | ProfileChange
 
 AS_IS = "as configured"
 # Whom a configuration may treat differently, and how a job tells it.
@@ -39,8 +45,7 @@ def compare_conf(
 ) -> Comparison:
     """Compare the site as it is configured with other configurations of it."""
     base = as_configured(scenario)
-    changes: Mapping[str, ConfChange | ProfileChange]
-    changes = profiles_of(base, conf) if base.slurm is None else changes_of(base, conf)
+    changes = changes_of(base, conf)
     if not any(change.settings for change in changes.values()):
         notes = "; ".join(note for change in changes.values() for note in change.notes)
         msg = f"nothing changes how the site schedules: {', '.join(changes)}"
@@ -58,26 +63,39 @@ def as_configured(scenario: Scenario) -> Scenario:
     return site.replace(scheduler=site.scheduler)
 
 
-def changes_of(base: Scenario, conf: Iterable[Path | str]) -> dict[str, ConfChange]:
+def changes_of(base: Scenario, conf: Iterable[Path | str]) -> dict[str, Change]:
     """Read configurations; each has a name of its own."""
-    assert base.slurm is not None
-    changes: dict[str, ConfChange] = {}
+    changes: dict[str, Change] = {}
     for entry in conf:
-        change = change_conf(base.slurm, base.data.cluster, entry)
+        change = _change(base, entry)
         name = change.name if change.name not in changes else f"{change.name} ({len(changes) + 1})"
         changes[name] = change
     return changes
 
 
-def with_change(base: Scenario, change: ConfChange | ProfileChange) -> Scenario:
+def _change(base: Scenario, entry: Path | str) -> Change:
+    if isinstance(base.scheduler, Kueue):
+        return change_kueue(base.scheduler, entry)
+    if isinstance(base.scheduler, KubeScheduler):
+        return change_profile(base.scheduler, entry)
+    if base.slurm is None:
+        title = "the policy" if base.scheduler is None else base.scheduler.title
+        msg = f"configurations of Slurm, kube-scheduler and Kueue are compared, not of {title}"
+        raise WorkloadError(msg, hint="--scheduler takes a slurm.conf or ClusterQueues of Kueue, --conf another")
+    return change_conf(base.slurm, base.data.cluster, entry)
+
+
+def with_change(base: Scenario, change: Change) -> Scenario:
     """Return the scenario with another configuration."""
+    if isinstance(change, KueueChange):
+        return base.replace(scheduler=change.kueue)
     if isinstance(change, ProfileChange):
-        return base.replace(scheduler=change.scheduler)
+        return base.replace(scheduler=change.profile)
     moved = {} if change.cluster is base.data.cluster else {"cluster": change.cluster}
     return base.replace(scheduler=change.slurm, **moved)
 
 
-def _comparison(runs: Runs, changes: Mapping[str, ConfChange | ProfileChange], provenance: Provenance) -> Comparison:
+def _comparison(runs: Runs, changes: Mapping[str, Change], provenance: Provenance) -> Comparison:
     rows, whom = runs.rows(), by_whom(runs)
     sentences = [_sentence(row, len(runs.jobs)) for row in rows[1:].iter_rows(named=True)]
     first, *others = [line for name, s in zip(changes, sentences, strict=True) for line in (s, _who(name, whom))]
@@ -100,7 +118,7 @@ def by_whom(runs: Runs) -> dict[str, pl.DataFrame]:
     """Return how waits differ by team, partition, size and QOS, where there are several."""
     frame, tables = runs.frame, {}
     first = next(iter(runs.values.values()))["wait"]
-    for kind, expression in WHOM.items():
+    for kind, expression in _whom(runs).items():
         classes = _classes(frame.select(expression).to_series())
         if len(classes) < 2:
             continue
@@ -114,6 +132,15 @@ def by_whom(runs: Runs) -> dict[str, pl.DataFrame]:
             pl.col("verdict").replace(GAINS),
         )  # fmt: skip
     return tables
+
+
+def _whom(runs: Runs) -> dict[str, pl.Expr | pl.Series]:
+    """Return how a job tells its team: under Kueue, by the ClusterQueue that it comes to."""
+    site = runs.base.scheduler
+    if not isinstance(site, Kueue):
+        return dict(WHOM)
+    queues = pl.Series("team", queues_of(site, runs.frame), dtype=pl.String).fill_null("none")
+    return {**WHOM, "team": queues}
 
 
 def _classes(names: pl.Series) -> dict[str, NDArray[np.bool_]]:

@@ -23,6 +23,8 @@ from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
+from fleetlab.traces.kubernetes.kueue_inventory import LISTED, KueueInventory
+from fleetlab.traces.kubernetes.kueue_inventory import TABLE as KUEUE_OBJECTS
 from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
 from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, items, members
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
@@ -32,9 +34,8 @@ from fleetlab.traces.kubernetes.selectors import features_of
 
 # Objects that `fleetlab collect kubernetes` gathers too, and that are no rows of a trace.
 PASSED_OVER = (
-    "Event", "PriorityClass", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "ClusterQueue", "Cohort",
-    "LocalQueue", "ResourceFlavor", "Workload", "WorkloadPriorityClass", "AdmissionCheck", "Topology", "Queue",
-    "PodGroup", "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
+    "Event", "PriorityClass", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "AdmissionCheck", "Topology",
+    "Queue", "PodGroup", "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
 )  # fmt: skip
 
 
@@ -45,6 +46,7 @@ class Inventory:
     pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
     nodes: dict[str, tuple[Node, str, int]] = field(default_factory=dict)
     scheduler: KubeScheduler | None = None
+    kueue: KueueInventory = field(default_factory=KueueInventory)
 
 
 def read(path: Path, intake: Intake) -> Trace:
@@ -73,16 +75,19 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     unsized = jobs.filter("unsized").select("job")
     workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
     intake.keep("pods", workload.instances)
+    kueue, left_out = lists.kueue.site(lists.scheduler)
+    if lists.kueue:
+        intake.keep(KUEUE_OBJECTS, len(lists.kueue))
     return finish(
         intake,
         workload,
         source=source,
         cluster=cluster,
-        scheduler=lists.scheduler,
+        scheduler=kueue or lists.scheduler,
         placements=placements_of(gangs, jobs, zero),
         names=jobs.select("job", "name").lazy(),
         series={"unsized": unsized.lazy()} if unsized.height else {},
-        notes=(*_notes(rows, lists, cluster), *others),
+        notes=(*_notes(rows, lists, cluster), *left_out, *others),
     )
 
 
@@ -130,15 +135,15 @@ def _kind_in(beginning: str) -> str | None:
     kinds = re.findall(r'"kind"\s*:\s*"(\w+)"', text)
     if re.search(r'"items"\s*:\s*\[\s*\]', text) and "List" in kinds:
         return "List"
-    return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node")), None)
+    return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node", *LISTED)), None)
 
 
 def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str | None) -> None:
     for number, (line, item, share) in enumerate(items(source)):
         kind = _kind(item)
-        if (only and kind != only) or kind in PASSED_OVER:
+        if (only and kind != only) or (kind in PASSED_OVER and kind not in LISTED):
             continue
-        table = {"Pod": "pods", "Node": "nodes"}.get(kind, "other objects")
+        table = {"Pod": "pods", "Node": "nodes", **dict.fromkeys(LISTED, KUEUE_OBJECTS)}.get(kind, "other objects")
         intake.read(table, 1)
         if number % 1000 == 0:
             intake.progress(table, intake.rows[table], share)
@@ -185,6 +190,8 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         node = node_of(members(item, "node"))
         _again(lists.nodes.get(node.name), "nodes", node.name, intake)
         lists.nodes[node.name] = (node, file, line)
+    elif kind in LISTED:
+        _again(lists.kueue.store(members(item, "object"), file, line), KUEUE_OBJECTS, _name(item), intake)
     else:
         msg = f"neither a pod nor a node: {kind[:80]}"
         raise MalformedObject(msg)
@@ -201,7 +208,7 @@ def _again(before: tuple[object, str, int] | None, table: str, name: str, intake
 def _cluster(lists: Inventory, intake: Intake) -> Cluster | None:
     if not lists.nodes:
         return None
-    keys = frozenset(key for pod, _, _ in lists.pods.values() for key in pod.rules.keys)
+    keys = lists.kueue.label_keys | {key for pod, _, _ in lists.pods.values() for key in pod.rules.keys}
     rows = [asdict(node) | {"node": node.name, "gpu_memory_mib": node.card.memory or 0 if node.gpus else 0,
                             "features": features_of(node, keys)}
             for node, _, _ in lists.nodes.values()]  # fmt: skip
@@ -219,7 +226,7 @@ def _rows(lists: Inventory, intake: Intake) -> list[Row]:
     rows: list[Row] = []
     for pod, file, line in lists.pods.values():
         try:
-            rows.append(row_of(pod, fleet))
+            rows.append(row_of(lists.kueue.with_queue(pod), fleet))
         except MalformedObject as e:
             intake.reject("pods", file, [(line, _of(pod.name, str(e)))])
     return rows
@@ -255,7 +262,7 @@ def _fits(peek: Peek) -> bool:
 FORMAT = Format(
     name="kubernetes",
     title="Kubernetes' own lists of pods and nodes",
-    expects="what `kubectl get pods,nodes -A -o json` prints, in one file or a folder of several, plain or gzipped",
+    expects="what `kubectl get pods,nodes -A -o json` prints, and of Kueue's objects, in a file or folder, or gzipped",
     licence="yours",
     origin="your cluster: kubectl(1)",
     read=read,

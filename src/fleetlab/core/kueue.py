@@ -1,0 +1,251 @@
+"""What Kueue is told: quotas of ClusterQueues and Cohorts by flavor, policies, and workloads that wait for admission.
+
+Amounts are whole numbers as Kueue counts them: CPU in thousandths of a core, memory and storage in bytes, all else in
+pieces. Names and defaults are those of Kueue's API, v1beta1 and v1beta2; the rules are those of release 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from fleetlab.core.errors import PolicyError
+from fleetlab.core.kubernetes import KubeScheduler, Taint, Toleration
+from fleetlab.core.kueue_quota import ResourceGroup
+from fleetlab.core.records import from_values, to_values
+
+RELEASE = "0.15"
+PODS = "pods"  # a resource that counts pods, where a ClusterQueue covers it
+NEVER, ANY = "Never", "Any"
+LOWER, LOWER_OR_NEWER = "LowerPriority", "LowerOrNewerEqualPriority"
+STRICT, BEST_EFFORT = "StrictFIFO", "BestEffortFIFO"
+MAY_STOP, TRY_NEXT = "MayStopSearch", "TryNextFlavor"
+FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
+
+
+@dataclass(frozen=True)
+class BorrowWithinCohort:
+    """Whom a workload may preempt in the cohort while its own ClusterQueue borrows."""
+
+    policy: str = NEVER  # Never, LowerPriority
+    max_priority_threshold: int | None = None
+
+
+@dataclass(frozen=True)
+class PreemptionPolicies:
+    """Whom the workloads of a ClusterQueue may preempt."""
+
+    within_cluster_queue: str = NEVER  # Never, LowerPriority, LowerOrNewerEqualPriority
+    reclaim_within_cohort: str = NEVER  # also: Any
+    borrow_within_cohort: BorrowWithinCohort = field(default_factory=BorrowWithinCohort)
+
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether it matters who came first."""
+        return LOWER_OR_NEWER in (self.within_cluster_queue, self.reclaim_within_cohort)
+
+    @property
+    def borrows_and_preempts(self) -> bool:
+        """Whether others in the cohort may be preempted while borrowing."""
+        return self.borrow_within_cohort.policy != NEVER
+
+
+@dataclass(frozen=True)
+class FlavorFungibility:
+    """Whether the next flavor is tried where this one would do only by borrowing, or by preempting."""
+
+    when_can_borrow: str = MAY_STOP  # v1beta1: Borrow
+    when_can_preempt: str = TRY_NEXT  # or MayStopSearch; v1beta1: Preempt
+    preference: str = "BorrowingOverPreemption"  # or PreemptionOverBorrowing
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """A node of the tree of those who share quota; it may have quota of its own."""
+
+    name: str
+    parent: str | None = None
+    groups: tuple[ResourceGroup, ...] = ()
+    weight: float = 1.0  # fairSharing
+
+
+@dataclass(frozen=True)
+class ClusterQueue:
+    """Quota by flavor, and the policies by which workloads are admitted into it."""
+
+    name: str
+    groups: tuple[ResourceGroup, ...] = ()
+    cohort: str | None = None
+    strategy: str = BEST_EFFORT
+    preemption: PreemptionPolicies = field(default_factory=PreemptionPolicies)
+    fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
+    weight: float = 1.0  # fairSharing
+    stop_policy: str = "None"  # Hold: admits none; HoldAndDrain: evicts too
+    admission_checks: tuple[str, ...] = ()
+
+    def group_of(self, resource: str) -> ResourceGroup | None:
+        """The group that covers a resource."""
+        return next((group for group in self.groups if resource in group.covered), None)
+
+
+@dataclass(frozen=True)
+class LocalQueue:
+    """A queue of a namespace, which leads to a ClusterQueue."""
+
+    namespace: str
+    name: str
+    cluster_queue: str
+    stop_policy: str = "None"
+
+    @property
+    def key(self) -> str:
+        """The queue with its namespace."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class ResourceFlavor:
+    """A kind of node: its labels and taints, and the topology on which pods are placed, if on any."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology: str | None = None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The labels of nodes that name their place, the widest level first."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WorkloadPriorityClass:
+    """A priority by name, apart from that of pods."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True)
+class AdmissionCheck:
+    """What must agree, besides quota, before a workload is admitted."""
+
+    name: str
+    controller: str
+
+
+@dataclass(frozen=True)
+class FairSharing:
+    """Whether quota that is borrowed is shared by weight, and when one preempts for that."""
+
+    enable: bool = False
+    strategies: tuple[str, ...] = (FINAL_SHARE, INITIAL_SHARE)
+    # A ClusterQueue within its nominal quota preempts whatever the shares are: a feature gate of releases after 0.15.
+    preempt_within_nominal: bool = True
+
+
+@dataclass(frozen=True)
+class Kueue:
+    """The objects of a site; build one with `Kueue.of`, which checks them."""
+
+    kind: ClassVar[str] = "kueue"
+    title: ClassVar[str] = "Kueue"
+    apart: ClassVar[bool] = False  # a workload is admitted with all its pods
+    whole_gpus: ClassVar[bool] = True
+
+    cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
+    cohorts: Mapping[str, Cohort] = field(default_factory=dict)
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    local_queues: Mapping[str, LocalQueue] = field(default_factory=dict)  # by namespace/name
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
+    priorities: Mapping[str, WorkloadPriorityClass] = field(default_factory=dict)
+    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
+    fair_sharing: FairSharing = field(default_factory=FairSharing)
+    pods: KubeScheduler = field(default_factory=KubeScheduler)  # which places the pods of what is admitted
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Kueue:
+        """Build one from plain tables, as `to_values` gives them."""
+        lists = {place: kind for kind, place in _PLACES.items()}
+        objects: list[object] = []
+        for place, kind in lists.items():
+            objects += [from_values(kind, one, kind.__name__) for one in values.get(place, ())]
+        sharing = from_values(FairSharing, values.get("fair_sharing", {}), "fair sharing")
+        return cls.of(*objects, sharing, KubeScheduler.from_values(values.get("pods", {})))
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain tables."""
+        named = {place: [to_values(one) for one in getattr(self, place).values()] for place in _PLACES.values()}
+        own = {"fair_sharing": to_values(self.fair_sharing), "pods": self.pods.to_values()}
+        return {name: value for name, value in {**named, **own}.items() if value}
+
+    @classmethod
+    def of(cls, *objects: object) -> Kueue:
+        """Gather objects, of which the last of a name counts; PolicyError where they do not fit together."""
+        found: dict[str, dict[str, object]] = {name: {} for name in _PLACES.values()}
+        settings: dict[str, Any] = {}
+        for one in objects:
+            if isinstance(one, FairSharing | KubeScheduler):
+                settings["fair_sharing" if isinstance(one, FairSharing) else "pods"] = one
+            else:
+                found[_PLACES[type(one)]][getattr(one, "key", None) or one.name] = one  # type: ignore[attr-defined]
+        made = cls(**found, **settings)  # type: ignore[arg-type]
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Raise where a queue leads nowhere, or the cohorts go in a circle."""
+        for queue in self.local_queues.values():
+            if queue.cluster_queue not in self.cluster_queues:
+                msg = f"LocalQueue {queue.key}: no such ClusterQueue: {queue.cluster_queue}"
+                raise PolicyError(msg, hint=_known(self.cluster_queues))
+        for cohort in self.cohorts:
+            self._check_parents(cohort)
+        for each in self.cluster_queues.values():
+            self._check_groups(each)
+
+    def _check_parents(self, name: str) -> None:
+        seen = [name]
+        while (above := self.cohorts[seen[-1]].parent if seen[-1] in self.cohorts else None) is not None:
+            if above in seen:
+                msg = f"cohorts in a circle: {' → '.join([*seen, above])}"
+                raise PolicyError(msg, hint="the parents of a Cohort must end at one without a parent")
+            seen.append(above)
+
+    def _check_groups(self, queue: ClusterQueue) -> None:
+        covered = [resource for group in queue.groups for resource in group.covered]
+        if twice := sorted({name for name in covered if covered.count(name) > 1}):
+            msg = f"ClusterQueue {queue.name}: in two resource groups: {', '.join(twice)}"
+            raise PolicyError(msg, hint="a resource belongs to one group")
+        named = {flavor for group in queue.groups for flavor in group.flavors}
+        if self.flavors and (missing := sorted(named - set(self.flavors))):
+            msg = f"ClusterQueue {queue.name}: no such ResourceFlavor: {', '.join(missing)}"
+            raise PolicyError(msg, hint=_known(self.flavors))
+
+    def parent_of(self, name: str) -> str | None:
+        """The cohort above a cohort; one that is only named has none."""
+        return self.cohorts[name].parent if name in self.cohorts else None
+
+    def flavor(self, name: str) -> ResourceFlavor:
+        """A flavor; where no flavors are listed, one without labels and taints."""
+        return self.flavors.get(name) or ResourceFlavor(name)
+
+
+_PLACES: dict[type, str] = {
+    ClusterQueue: "cluster_queues",
+    Cohort: "cohorts",
+    ResourceFlavor: "flavors",
+    LocalQueue: "local_queues",
+    Topology: "topologies",
+    WorkloadPriorityClass: "priorities",
+    AdmissionCheck: "checks",
+}
+
+
+def _known(names: Mapping[str, object]) -> str:
+    return f"there are: {', '.join(sorted(names)[:10]) or 'none'}"

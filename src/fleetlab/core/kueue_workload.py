@@ -1,0 +1,61 @@
+"""A job as Kueue admits it: sets of pods that are all alike, with what each asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fleetlab.core.kubernetes import Selector, Toleration
+
+
+@dataclass(frozen=True)
+class TopologyRequest:
+    """How close the pods of a set must, or should, lie; slices are parts that must each lie within one domain."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool = False
+    slice_required: str | None = None
+    slice_size: int | None = None
+
+
+@dataclass(frozen=True)
+class PodSet:
+    """Pods that are all alike."""
+
+    name: str = "main"
+    count: int = 1
+    requests: Mapping[str, int] = field(default_factory=dict)  # of each pod
+    min_count: int | None = None  # fewer pods will do
+    selector: Selector = field(default_factory=Selector)
+    required: tuple[Selector, ...] = ()  # of which a node must match one, if there are any
+    tolerations: tuple[Toleration, ...] = ()
+    topology: TopologyRequest | None = None
+
+
+@dataclass(frozen=True)
+class KueueWorkload:
+    """A job as Kueue admits it: all of it or, where `min_count` says so, part of it."""
+
+    name: str  # namespace/name
+    cluster_queue: str
+    pod_sets: tuple[PodSet, ...]
+    priority: int = 0
+    created: float = 0.0
+    uid: str = ""  # by which workloads that are otherwise equal are ordered; empty: by name
+
+    @cached_property
+    def shape(self) -> str:
+        """What it asks for, as a text: workloads with the same ask for the same."""
+        return repr(self.pod_sets)
+
+    @property
+    def tie(self) -> str:
+        """What decides between workloads that are otherwise equal."""
+        return self.uid or self.name
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether fewer pods will do."""
+        return any(one.min_count is not None for one in self.pod_sets)

@@ -1,0 +1,217 @@
+"""Simulate Kueue in time: workloads come, are admitted, run, are preempted and come again, and end.
+
+A cycle takes no time. A preempted workload keeps its quota until its pods are gone, `grace` seconds later, then waits
+again in its old place, by when it was created: Kueue backs off after pods that never became ready, not after
+preemption. It runs from the beginning again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fleetlab.core.errors import PolicyError
+from fleetlab.core.kubernetes import SchedulingNode
+from fleetlab.core.kueue import Kueue
+from fleetlab.core.kueue_quota import Amounts
+from fleetlab.core.kueue_workload import KueueWorkload
+from fleetlab.core.progress import Progress, silent
+from fleetlab.sim.kueue.cycle import Cycle, Head, Nominations, Status
+from fleetlab.sim.kueue.domains import MIXED, Forest, Placement
+from fleetlab.sim.kueue.queue import PendingQueue
+from fleetlab.sim.kueue.state import Admitted, Snapshot
+from fleetlab.sim.kueue.topology import Forests
+
+END, GONE, CHECKED, ARRIVE = 0, 1, 2, 3  # at one moment workloads leave before others come
+ENDLESS = 1_000  # evictions of one workload
+REPORT = 200  # ends between two reports of progress
+
+
+@dataclass(frozen=True)
+class KueueSite:
+    """A cluster's Kueue; `nodes` are looked at only by flavors with a topology."""
+
+    kueue: Kueue
+    nodes: Sequence[SchedulingNode] = ()
+    grace: float = 30.0  # what a preempted workload takes to leave
+    check_seconds: Mapping[str, float] = field(default_factory=dict)  # what an AdmissionCheck takes, by its name
+    profile: str = MIXED
+
+    def forests(self) -> Forests:
+        """The topologies with all nodes empty."""
+        flavors = [flavor for flavor in self.kueue.flavors.values() if flavor.topology in self.kueue.topologies]
+        made = {one.name: Forest.of(self.kueue.topologies[one.topology or ""], one, self.nodes) for one in flavors}
+        return Forests(made, self.profile)
+
+
+@dataclass
+class WorkloadRun:
+    """A time in which a workload held quota."""
+
+    workload: int
+    admitted: float
+    begin: float  # of its pods; infinity: they never began
+    end: float
+    count: int  # pods
+    usage: Amounts = field(default_factory=dict)
+    placement: Placement = ()
+    preempted: bool = False
+
+
+@dataclass
+class KueuePlayed:
+    """What became of each workload: infinity where it never began or ended."""
+
+    start: list[float]
+    end: list[float]
+    evictions: list[int]
+    runs: list[WorkloadRun] = field(default_factory=list)
+    cycles: int = 0
+
+
+def play(
+    site: KueueSite, workloads: Sequence[KueueWorkload], submit: Sequence[float], run: Sequence[float], seed: int
+) -> KueuePlayed:
+    """Simulate workloads that come at their times and run for theirs; the seed orders those that are equal."""
+    return Loop(site, workloads, run, seed).play(submit)
+
+
+class Loop:
+    """The state of a simulation."""
+
+    def __init__(
+        self, site: KueueSite, workloads: Sequence[KueueWorkload], run: Sequence[float], seed: int = 0
+    ) -> None:
+        uids = np.random.default_rng(seed).permutation(len(workloads))
+        self.site, self.run = site, run
+        self.workloads = [replace(one, uid=f"{uid:012d}") for one, uid in zip(workloads, uids, strict=True)]
+        self.number = {one.name: k for k, one in enumerate(workloads)}
+        self.state = Snapshot.of(site.kueue, forests=site.forests())
+        self.queues = {name: PendingQueue(queue) for name, queue in site.kueue.cluster_queues.items()}
+        self.events: list[tuple[float, int, int]] = []
+        self.now = 0.0
+        self.holding: dict[int, tuple[Admitted, WorkloadRun]] = {}
+        never = [math.inf] * len(workloads)
+        self.played = KueuePlayed(never.copy(), never.copy(), [0] * len(workloads))
+        self._known: Nominations = {}
+
+    def play(self, submit: Sequence[float], until: float = math.inf, progress: Progress = silent) -> KueuePlayed:
+        """Run until nothing can change any more, or until a moment."""
+        self.events = [(at, ARRIVE, k) for k, at in enumerate(submit) if at < math.inf]
+        heapq.heapify(self.events)
+        done, reported = 0, 0
+        while self.events and self.events[0][0] <= until:
+            self.now = self.events[0][0]
+            while self.events and self.events[0][0] == self.now:
+                _, kind, k = heapq.heappop(self.events)
+                self._happen(kind, k)
+                done += kind == END
+            self._schedule()
+            if done >= reported + REPORT:
+                reported = done
+                progress("simulating workloads", done, min(1.0, done / len(submit)))
+        return self.played
+
+    def _at(self, time: float, kind: int, k: int) -> None:
+        heapq.heappush(self.events, (time, kind, k))
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    def _happen(self, kind: int, k: int) -> None:
+        if kind == ARRIVE:
+            one = replace(self.workloads[k], created=self.now)
+            self.workloads[k] = one
+            self.queues[one.cluster_queue].push(Head(one, self.now))
+        elif kind == CHECKED and k in self.holding and not self.holding[k][0].evicted:
+            self.begin(k)
+        elif kind == END and k in self.holding and self.holding[k][1].end == self.now:
+            self.played.end[k] = self.now
+            self._give_back(k)
+        elif kind == GONE and k in self.holding and self.holding[k][1].end == self.now:
+            self.played.evictions[k] += 1
+            if self.played.evictions[k] > ENDLESS:
+                msg = f"workloads preempt each other without end: {self.workloads[k].name} {ENDLESS:,} times"
+                raise PolicyError(msg, hint="look at the preemption policies of its ClusterQueue and of its cohort")
+            self._give_back(k)
+            self.queues[self.workloads[k].cluster_queue].push(Head(self.workloads[k], self.workloads[k].created))
+
+    def begin(self, k: int) -> None:
+        """Begin the pods of a workload that is admitted."""
+        _, run = self.holding[k]
+        run.begin, run.end = self.now, self.now + self.run[k]
+        self.played.start[k] = min(self.played.start[k], self.now)
+        self._at(run.end, END, k)
+
+    def left(self, k: int) -> None:
+        """Follow what a workload leaves behind: nothing here."""
+
+    def _give_back(self, k: int) -> None:
+        one, _ = self.holding.pop(k)
+        self.state.remove(one)
+        self.left(k)
+        name = self.workloads[k].cluster_queue
+        self.queues[name].forget_flavors()
+        node = self.state.nodes[name]
+        for each in [node] if node.parent is None else node.root.queues():
+            self.queues[each.name].retry()
+        self._known = {}
+
+    # -- cycles -----------------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """Run cycles until one changes nothing, and none that comes after it would."""
+        seen: set[tuple[object, ...]] = set()
+        while True:
+            heads = [head for queue in self.queues.values() if (head := queue.head()) is not None]
+            looks = tuple((head.workload.name, tuple(head.tried.items())) for head in heads)
+            if not heads or looks in seen:
+                return
+            seen.add(looks)
+            if self._cycle(heads):
+                seen = set()
+                self._known = {}
+
+    def _cycle(self, heads: list[Head]) -> bool:
+        """Run one cycle; return whether quota was given or taken."""
+        self.played.cycles += 1
+        changed = False
+        active = [head for head in heads if self.queues[head.workload.cluster_queue].queue.stop_policy == "None"]
+        for entry in Cycle(self.state, self.now, self._known).run(active):
+            self.queues[entry.queue].decided(entry)
+            k = self.number[entry.head.workload.name]
+            if entry.status == Status.ADMITTED:
+                self._admit(k, sum(one.count for one in entry.assignment.pod_sets))
+                changed = True
+            elif entry.status == Status.PREEMPTING:
+                asked = [self._evict(target.one) for target in entry.targets]
+                changed |= any(asked)
+        return changed
+
+    def _admit(self, k: int, count: int) -> None:
+        one = self.state.admitted[self.workloads[k].cluster_queue][self.workloads[k].name]
+        run = WorkloadRun(k, self.now, math.inf, math.inf, count, one.usage, one.placement)
+        self.holding[k] = (one, run)
+        self.played.runs.append(run)
+        checks = self.state.queue(self.workloads[k].cluster_queue).admission_checks
+        wait = max((self.site.check_seconds.get(name, 0.0) for name in checks), default=0.0)
+        if wait > 0:
+            self._at(self.now + wait, CHECKED, k)
+        else:
+            self.begin(k)
+
+    def _evict(self, one: Admitted) -> bool:
+        """Ask a workload to go; return whether it was not asked before."""
+        k = self.number[one.name]
+        run = self.holding[k][1]
+        if run.preempted:
+            return False
+        run.preempted = True
+        leaves = self.now + self.site.grace
+        if leaves < run.end:  # one that ends before is not cut short
+            run.end = leaves
+            self._at(leaves, GONE, k)
+        return True

@@ -1,0 +1,107 @@
+"""Kueue with nodes: kube-scheduler places the pods of what is admitted, one by one, and a job begins with its last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fleetlab.core.kubernetes import Requirement, SchedulingNode, SchedulingPod, Selector
+from fleetlab.core.kueue import Kueue
+from fleetlab.core.kueue_workload import KueueWorkload
+from fleetlab.sim.kubernetes.decide import decide
+from fleetlab.sim.kubernetes.play import pods_of
+from fleetlab.sim.kubernetes.state import Bools, Cache
+from fleetlab.sim.kueue.loop import KueueSite, Loop, WorkloadRun
+from fleetlab.sim.kueue.submissions import FLAVOR
+from fleetlab.sim.world import World
+
+GRACE = 30.0  # terminationGracePeriodSeconds, by default
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes, and of which flavors each is."""
+
+    nodes: list[SchedulingNode]
+    of_flavor: dict[str, Bools]
+
+
+@dataclass
+class BoundPods:
+    """The nodes of a job's pods in one run, and since when it has each."""
+
+    run: WorkloadRun
+    nodes: list[int] = field(default_factory=list)
+    since: list[float] = field(default_factory=list)
+
+
+class PodLoop(Loop):
+    """A simulation in which pods need nodes; those that find none are tried again when others leave theirs."""
+
+    def __init__(self, site: Kueue, workloads: list[KueueWorkload], world: World, flavors: Nodes, seed: int) -> None:
+        super().__init__(KueueSite(site, grace=GRACE), workloads, world.runtime.tolist(), seed)
+        self.profile = site.pods
+        self.cache = Cache(_labelled(flavors))
+        self.pods = pods_of(world)
+        self.instances = world.instances.tolist()
+        self.bound: dict[int, BoundPods] = {}
+        self.history: list[BoundPods] = []  # all of them, in the order in which they were admitted
+        self._without_nodes: list[int] = []
+        self._freed = False
+        self._draw = np.random.default_rng(seed)
+
+    def begin(self, k: int) -> None:
+        """Place the pods; the job begins once all have a node."""
+        self.bound[k] = BoundPods(self.holding[k][1])
+        self.history.append(self.bound[k])
+        self._bind(k)
+
+    def left(self, k: int) -> None:
+        """Take the pods off their nodes."""
+        if k in self._without_nodes:
+            self._without_nodes.remove(k)
+        if k in self.bound:
+            for number in range(len(self.bound.pop(k).nodes)):
+                self.cache.remove(f"{k}/{number}")
+        self._freed = True
+
+    def _schedule(self) -> None:
+        if self._freed:
+            self._freed = False
+            waiting, self._without_nodes = sorted(self._without_nodes, key=self._order), []
+            for k in waiting:
+                self._bind(k)
+        super()._schedule()
+
+    def _order(self, k: int) -> tuple[int, float]:
+        return (-self.workloads[k].priority, self.bound[k].run.admitted)
+
+    def _bind(self, k: int) -> None:
+        mine = self.bound[k]
+        template = self._pod(k)
+        while len(mine.nodes) < self.instances[k]:
+            pod = replace(template, name=f"{k}/{len(mine.nodes)}")
+            best = decide(self.cache, pod, self.profile).best
+            if not len(best):
+                self._without_nodes.append(k)
+                return
+            node = int(self._draw.choice(best))
+            self.cache.add(pod, node)
+            mine.nodes.append(node)
+            mine.since.append(self.now)
+        super().begin(k)
+
+    def _pod(self, k: int) -> SchedulingPod:
+        """The pod of a job, which goes to nodes of the flavors it was given."""
+        flavors = sorted({flavor for flavor, _ in self.holding[k][0].usage})
+        wanted = tuple(Requirement(f"{FLAVOR}-{name}", "Exists") for name in flavors)
+        pod = self.pods[k]
+        return replace(pod, selector=Selector((*pod.selector.labels, *wanted), pod.selector.fields))
+
+
+def _labelled(flavors: Nodes) -> list[SchedulingNode]:
+    def labels(k: int) -> dict[str, str]:
+        return {f"{FLAVOR}-{name}": "" for name, has in flavors.of_flavor.items() if has[k]}
+
+    return [replace(node, labels={**node.labels, **labels(k)}) for k, node in enumerate(flavors.nodes)]
