@@ -1,4 +1,4 @@
-"""Compare configurations of a site's Slurm or Kueue on its own jobs: who gains, who loses, and which lines differ."""
+"""Compare configurations of a site's scheduler on its own jobs: who gains, who loses, and which settings differ."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.words import SITE
 from fleetlab.sim.kueue.submissions import queues_of
 from fleetlab.stats import Interval
+from fleetlab.studies.compare.profiles import ProfileChange, change_profile
 from fleetlab.studies.compare.runs import Comparison, Runs, difference_of, figures_of, refused_by_reason
 from fleetlab.studies.sentences import change_of_mean
 from fleetlab.traces.kubernetes.kueue_change import KueueChange, change_kueue
 from fleetlab.traces.slurm.conf_change import ConfChange, change_conf
 
-Change: TypeAlias = ConfChange | KueueChange
+Change: TypeAlias = ConfChange | KueueChange | ProfileChange
 
 AS_IS = "as configured"
 # Whom a configuration may treat differently, and how a job tells it.
@@ -56,7 +57,7 @@ def compare_conf(
 
 
 def as_configured(scenario: Scenario) -> Scenario:
-    """Return the scenario under the site's own Slurm, which a trace without one is refused for."""
+    """Return the scenario under the scheduler given, or the site's own, which a trace without one is refused for."""
     site = scenario if scenario.policy.scheduler is not None else scenario.replace(scheduler=SITE)
     return site.replace(scheduler=site.scheduler)
 
@@ -72,19 +73,19 @@ def changes_of(base: Scenario, conf: Iterable[Path | str]) -> dict[str, Change]:
 
 
 def _change(base: Scenario, entry: Path | str) -> Change:
-    if isinstance(base.scheduler, Kueue):
-        return change_kueue(base.scheduler, entry)
-    if base.slurm is None:
-        title = "the policy" if base.scheduler is None else base.scheduler.title
-        msg = f"configurations of Slurm and Kueue are compared, not of {title}"
-        raise WorkloadError(msg, hint="--scheduler takes a slurm.conf or ClusterQueues of Kueue, --conf another")
-    return change_conf(base.slurm, base.data.cluster, entry)
+    if base.slurm is not None:
+        return change_conf(base.slurm, base.data.cluster, entry)
+    own = base.scheduler
+    assert own is not None  # `as_configured` refuses a policy
+    return change_kueue(own, entry) if isinstance(own, Kueue) else change_profile(own, entry)
 
 
 def with_change(base: Scenario, change: Change) -> Scenario:
     """Return the scenario with another configuration."""
     if isinstance(change, KueueChange):
         return base.replace(scheduler=change.kueue)
+    if isinstance(change, ProfileChange):
+        return base.replace(scheduler=change.scheduler)
     moved = {} if change.cluster is base.data.cluster else {"cluster": change.cluster}
     return base.replace(scheduler=change.slurm, **moved)
 

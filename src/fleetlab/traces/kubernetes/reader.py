@@ -32,6 +32,13 @@ from fleetlab.traces.kubernetes.requests import unknown_resources
 from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
 from fleetlab.traces.kubernetes.selectors import features_of
 
+# Objects that `fleetlab collect kubernetes` gathers too, and that are no rows of a trace.
+PASSED_OVER = (
+    "Event", "PriorityClass", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "ClusterQueue", "Cohort",
+    "LocalQueue", "ResourceFlavor", "Workload", "WorkloadPriorityClass", "AdmissionCheck", "Topology", "Queue",
+    "PodGroup", "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
+)  # fmt: skip
+
 
 @dataclass
 class Inventory:
@@ -135,7 +142,7 @@ def _kind_in(beginning: str) -> str | None:
 def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str | None) -> None:
     for number, (line, item, share) in enumerate(items(source)):
         kind = _kind(item)
-        if only and kind != only:
+        if (only and kind != only) or kind in PASSED_OVER:
             continue
         table = {"Pod": "pods", "Node": "nodes", **dict.fromkeys(LISTED, KUEUE_OBJECTS)}.get(kind, "other objects")
         intake.read(table, 1)
