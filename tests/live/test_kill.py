@@ -45,8 +45,10 @@ def check(jobs, trace):
     epoch = trace.workload.epoch
     ends = {name: end + epoch for name, end in frame.select("name", "end").iter_rows()}
     assert ends == {str(job["id"]): int(job["end"]) for job in jobs}
-    starts = {name: start and start + epoch for name, start in frame.select("name", "start").iter_rows()}
-    assert starts == {str(job["id"]): job["start"] and int(job["start"]) for job in jobs}
+    starts = {
+        name: None if start is None else start + epoch for name, start in frame.select("name", "start").iter_rows()
+    }
+    assert starts == {str(job["id"]): None if job["start"] is None else int(job["start"]) for job in jobs}
 
 
 def test_killed_three_times_it_has_every_job_once(tmp_path):

@@ -8,8 +8,10 @@ import time
 import pytest
 
 from fleetlab.core.errors import FleetlabError
+from fleetlab.live.journal import Cursor
 from fleetlab.live.rows import ENDED, PRESENT, RECORDED, Row, mark_of
-from fleetlab.live.store import MOST_SEGMENTS, Cursor, Store, stored_rows
+from fleetlab.live.store import MOST_SEGMENTS, Store
+from fleetlab.live.stored import stored_rows
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def write(store, rows, at=None, missed=None):
 
 
 def kept(folder):
-    return {stored.key: (stored.rank, stored.data) for stored in stored_rows(folder)[2]}
+    return {stored.key: (stored.rank, stored.data) for stored in stored_rows(folder)[1]}
 
 
 def test_what_was_written_is_there_after_opening_again(open_store, tmp_path):
@@ -180,7 +182,7 @@ def test_killed_at_any_moment_every_row_that_was_acknowledged_is_there_once(tmp_
         with os.fdopen(ours, "rb") as said:
             lines = said.read().split()
         acknowledged = int(lines[-1]) if lines else acknowledged
-    rows = list(stored_rows(tmp_path)[2])
+    rows = list(stored_rows(tmp_path)[1])
     ended = sorted(int(r.key) for r in rows if r.rank == ENDED)
     assert acknowledged > 20
     assert len(rows) == len({r.key for r in rows})

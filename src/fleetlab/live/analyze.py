@@ -14,10 +14,10 @@ from fleetlab.core import Trace
 from fleetlab.core.errors import FleetlabError, WorkloadError
 from fleetlab.core.files import atomic_write
 from fleetlab.live.background import PREDICTED
+from fleetlab.live.journal import Snapshot
 from fleetlab.live.kubernetes import KubernetesSource
 from fleetlab.live.slurm import SlurmSource
 from fleetlab.live.sources import Source
-from fleetlab.live.store import Snapshot
 from fleetlab.live.trace import STORE, TRACE, trace_of
 from fleetlab.studies.eta import eta
 

@@ -72,9 +72,9 @@ class Background:
         assert process.stderr is not None
         said = process.stderr.read().decode("utf-8", "replace").strip()
         process.stderr.close()
-        if process.returncode and metrics is not None:
-            metrics.counts["watch_failures"][self._task,] += 1
-        if process.returncode or said:
+        if process.returncode:
+            if metrics is not None:
+                metrics.counts["watch_failures"][self._task,] += 1
             self._say(f"{self._task}: {said.splitlines()[-1][:200] if said else f'status {process.returncode}'}")
         elif self._task == "predict" and metrics is not None:
             self._predictions(metrics)

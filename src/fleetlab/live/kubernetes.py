@@ -78,7 +78,9 @@ class KubernetesSource:
         for key, job in missing.items():
             close = found.at - job.seen <= WELL_SEEN * max(every, 1.0)
             at = killed.get(key, (job.seen + found.at) / 2 if close else None)
-            found.add(Row(key, UNSEEN if at is None else ENDED, _gone(job.data, at)))
+            found.add(
+                Row(key, UNSEEN if at is None else ENDED, _gone(job.data, at), seen=job.seen if at is None else None)
+            )
 
     def site(self, folder: Path) -> None:
         """There is none: all that matters is in pods and nodes."""

@@ -49,7 +49,7 @@ COUNTERS: dict[str, tuple[Sequence[str], str]] = {
 HISTOGRAM = "start_wait_seconds"
 
 
-@dataclass
+@dataclass(eq=False)
 class Metrics:
     """What is served; the watcher sets it, and a scrape reads it."""
 

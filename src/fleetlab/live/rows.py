@@ -28,6 +28,7 @@ class Row:
     data: Mapping[str, Any]
     mark: str = ""  # changes when the job does: a row with the same mark is not written again
     reason: str = ""  # why it waits
+    seen: float | None = None  # when it was last there, if that was not at this poll
 
     def text(self) -> str:
         """Return the data in one line."""

@@ -81,7 +81,7 @@ class SlurmSource:
         for key, job in missing.items():
             if key not in found.rows and found.at - job.seen > PATIENCE_S:
                 lost = {**job.data, "State": "CANCELLED", "Reason": ""}
-                found.add(Row(key, UNSEEN, lost))
+                found.add(Row(key, UNSEEN, lost, seen=job.seen))
 
     def _queue(self, found: Poll) -> None:
         for row in queue_rows(self._ask(["squeue", "--json", "-a", "-t", "all"])):

@@ -15,19 +15,32 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from fleetlab.core.errors import FleetlabError
 from fleetlab.core.files import atomic_write
-from fleetlab.live.rows import PRESENT, UNSEEN, Row
+from fleetlab.live.journal import (
+    DONE,
+    MISSED,
+    ROW,
+    Cursor,
+    Segment,
+    Snapshot,
+    done_line,
+    is_whole,
+    journal_of,
+    missed_line,
+    parsed,
+    row_line,
+    sync_folder,
+)  # fmt: skip
+from fleetlab.live.rows import PRESENT, Row
 
-LAYOUT = 1
 RECENT_S = 4 * 3600.0  # s for which the key of an ended job is remembered, so that it is not written again
 MOST_SEGMENTS = 60  # files of ended jobs; beyond, small ones become one
 LARGE = 64 << 20  # bytes of such a file that is not joined with others any more
-ROW, MISSED, DONE = "R", "M", "P"  # how a line begins
 
 
 @dataclass(slots=True)
@@ -42,60 +55,6 @@ class Known:
     def data(self) -> dict[str, Any]:
         """Return the row of a job that is there."""
         return dict(json.loads(self.line.split("\t", 5)[5]))
-
-
-@dataclass(slots=True)
-class Cursor:
-    """How far reading has come, in Unix time."""
-
-    begun: float | None = None  # when the first poll was
-    polled: float | None = None  # the last complete list of jobs
-    accounted: float | None = None  # up to when accounting has been read
-    polls: int = 0
-    rows: int = 0
-
-
-@dataclass(slots=True)
-class Segment:
-    """A file of jobs that have ended."""
-
-    name: str
-    rows: int
-    until: float
-    size: int
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """What the journal adds to."""
-
-    number: int = 1  # of the journal
-    segments: list[Segment] = field(default_factory=list)
-    cursor: Cursor = field(default_factory=Cursor)
-    lines: list[str] = field(default_factory=list)  # rows of jobs that are there
-    recent: list[tuple[str, int, float]] = field(default_factory=list)
-
-    @classmethod
-    def load(cls, folder: Path) -> Snapshot:
-        """Read it; a folder without one is new."""
-        try:
-            values = json.loads((folder / "snapshot.json").read_text("utf-8"))
-        except FileNotFoundError:
-            return cls()
-        except ValueError as e:
-            msg = f"{folder / 'snapshot.json'}: damaged: {e}"
-            raise FleetlabError(msg, hint="put it back from a backup, or begin with a new folder") from None
-        if values.pop("layout", None) != LAYOUT:
-            msg = f"{folder}: written by another version of fleetlab"
-            raise FleetlabError(msg, hint="begin with a new folder")
-        values["segments"] = [Segment(**one) for one in values["segments"]]
-        values["cursor"] = Cursor(**values["cursor"])
-        return cls(**values)
-
-    def save(self, folder: Path) -> None:
-        """Replace the one that is there."""
-        atomic_write(folder / "snapshot.json", json.dumps({"layout": LAYOUT, **asdict(self)}))
-        sync_folder(folder)
 
 
 class Store:
@@ -138,11 +97,11 @@ class Store:
         """Append what is new of a poll, and sync; return those rows. Nothing is taken over if this fails."""
         at = cursor.polled or 0.0
         new = [row for row in rows if self._is_new(row)]
-        lines = [f"{ROW}\t{row.rank}\t{at:.3f}\t{row.key}\t{row.mark}\t{row.text()}\n" for row in new]
+        lines = [row_line(row, at) for row in new]
         gone = {key: seen for key, seen in missed.items() if key not in self.missed}
-        lines += [f"{MISSED}\t{seen:.3f}\t{key}\n" for key, seen in gone.items()]
+        lines += [missed_line(key, seen) for key, seen in gone.items()]
         cursor.rows += len(new)
-        lines.append(f"{DONE}\t{json.dumps(asdict(cursor))}\n")
+        lines.append(done_line(cursor))
         self._append("".join(lines).encode("utf-8"))
         for row, line in zip(new, lines, strict=False):
             self.known[row.key] = Known(row.rank, row.mark, at, line)
@@ -178,7 +137,7 @@ class Store:
             segments = [s for s in segments if s.until >= now - keep]
         segments = self._joined(segments)
         present = [known.line for known in self.known.values() if known.rank == PRESENT]
-        present += [f"{MISSED}\t{seen:.3f}\t{key}\n" for key, seen in self.missed.items()]
+        present += [missed_line(key, seen) for key, seen in self.missed.items()]
         recent = [(k, v.rank, v.at) for k, v in self.known.items() if v.rank != PRESENT and v.at > now - RECENT_S]
         made = Snapshot(self.snapshot.number + 1, segments, self.cursor, present, recent)
         made.save(self.folder)
@@ -263,39 +222,6 @@ class Store:
                 path.unlink(missing_ok=True)
 
 
-def journal_of(folder: Path, number: int) -> Path:
-    """Return the name of a journal."""
-    return folder / f"journal-{number:08d}.log"
-
-
-def is_whole(line: bytes) -> bool:
-    """Tell whether a line of a journal is one that was written to its end."""
-    try:
-        parts = line.decode("utf-8").rstrip("\n").split("\t")
-        if parts[0] == ROW:
-            json.loads(parts[5])
-        elif parts[0] == DONE:
-            json.loads(parts[1])
-        return len(parts) == {ROW: 6, MISSED: 3, DONE: 2}.get(parts[0])
-    except (ValueError, IndexError):
-        return False
-
-
-def parsed(lines: Iterable[str]) -> Iterator[tuple[list[str], str]]:
-    """Take lines apart at their tabs."""
-    for line in lines:
-        yield line.rstrip("\n").split("\t"), line
-
-
-def sync_folder(folder: Path) -> None:
-    """Make sure that names of files are on the disk, as their contents are."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
 def _locked(folder: Path) -> IO[str]:
     """Hold the folder's lock, which the system lets go when the process ends, however it does."""
     lock = (folder / "lock").open("a+")
@@ -311,68 +237,3 @@ def _locked(folder: Path) -> IO[str]:
     lock.write(f"{os.getpid()}\n")
     lock.flush()
     return lock
-
-
-# -- reading by other processes ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """One job of a store."""
-
-    key: str
-    rank: int
-    at: float
-    data: dict[str, Any]
-
-
-def stored_rows(folder: Path, since: float | None = None) -> tuple[Cursor, dict[str, float], Iterator[Stored]]:
-    """Return how far a store has come, which jobs are missed since when, and each job once.
-
-    It may be open elsewhere: if its journal is folded just now, this begins again. With `since`, files of jobs that
-    all ended before are passed over.
-    """
-    while True:
-        snapshot = Snapshot.load(folder)
-        try:
-            journal = journal_of(folder, snapshot.number).read_bytes()
-        except FileNotFoundError:
-            if Snapshot.load(folder).number == snapshot.number:
-                journal = b""  # nothing has been written since
-            else:
-                continue
-        break
-    tail = [line.decode("utf-8") + "\n" for line in journal.split(b"\n") if is_whole(line)]
-    cursor, missed = snapshot.cursor, {}
-    for parts, _ in parsed([*snapshot.lines, *tail]):
-        if parts[0] == DONE:
-            cursor = Cursor(**json.loads(parts[1]))
-        elif parts[0] == MISSED:
-            missed[parts[2]] = float(parts[1])
-    files = [folder / s.name for s in snapshot.segments if since is None or s.until >= since]
-    return cursor, missed, _once(files, [*snapshot.lines, *tail])
-
-
-def _once(files: list[Path], tail: list[str]) -> Iterator[Stored]:
-    """Give the row of each job that knows most of it; two passes, so that no row is held."""
-    best: dict[str, tuple[int, int]] = {}
-    for number, line in enumerate(_lines(files, tail)):
-        parts = line.split("\t", 5)
-        if parts[0] == ROW:
-            rank, key = int(parts[1]), parts[3]
-            if rank >= best.get(key, (-1, 0))[0]:
-                best[key] = (rank, number)
-    for number, line in enumerate(_lines(files, tail)):
-        parts = line.split("\t", 5)
-        if parts[0] == ROW and best[parts[3]][1] == number:
-            yield Stored(parts[3], int(parts[1]), float(parts[2]), json.loads(parts[5]))
-
-
-def _lines(files: list[Path], tail: list[str]) -> Iterator[str]:
-    for file in files:
-        with gzip.open(file, "rt", encoding="utf-8") as stream:
-            yield from stream
-    yield from tail
-
-
-__all__ = ["PRESENT", "UNSEEN", "Cursor", "Known", "Store", "Stored", "stored_rows"]

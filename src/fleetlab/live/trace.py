@@ -13,9 +13,10 @@ import polars as pl
 
 from fleetlab.core import Trace, TraceError
 from fleetlab.core.durations import plural
+from fleetlab.live.journal import Cursor
 from fleetlab.live.rows import UNSEEN
 from fleetlab.live.sources import Source
-from fleetlab.live.store import Cursor, stored_rows
+from fleetlab.live.stored import stored_rows
 from fleetlab.traces import read
 
 STORE, SITE, NODES, TRACE = "store", "site", "nodes.txt", "trace"  # in the folder of a watch
@@ -43,7 +44,7 @@ def trace_of(folder: Path, source: type[Source], *, since: float | None = None) 
 
 
 def _trace(folder: Path, source: type[Source], since: float | None) -> Trace:
-    cursor, missed, rows = stored_rows(folder / STORE, since)
+    cursor, rows = stored_rows(folder / STORE, since)
     if cursor.polled is None:
         msg = f"{folder}: no complete poll yet"
         raise TraceError(msg, hint="wait for the first one")
@@ -52,7 +53,7 @@ def _trace(folder: Path, source: type[Source], since: float | None) -> Trace:
     def data() -> Iterable[Mapping[str, Any]]:
         for row in rows:
             if row.rank == UNSEEN:
-                unseen[source.job_name(row.data)] = missed.get(row.key, row.at)
+                unseen[source.job_name(row.data)] = row.at
             yield row.data
 
     nodes = folder / STORE / NODES

@@ -13,6 +13,7 @@ from fleetlab.core.errors import FleetlabError
 from fleetlab.core.files import atomic_write
 from fleetlab.live.background import Background
 from fleetlab.live.commands import SourceError
+from fleetlab.live.journal import Cursor
 from fleetlab.live.kube_api import api_of
 from fleetlab.live.kubernetes import KubernetesSource
 from fleetlab.live.metrics import Metrics
@@ -22,7 +23,7 @@ from fleetlab.live.result import Watched, watched
 from fleetlab.live.rows import PRESENT, Poll, Row
 from fleetlab.live.slurm import SlurmSource
 from fleetlab.live.sources import Missing, Source
-from fleetlab.live.store import Cursor, Store
+from fleetlab.live.store import Store
 from fleetlab.live.trace import NODES, SITE, STORE
 from fleetlab.monitor.prometheus import serve_metrics
 from fleetlab.monitor.run import stop_event
@@ -101,7 +102,11 @@ class Watcher:
         self._started: dict[str, tuple[str, float]] | None = None
         if options.out is not None:
             self.store = Store(options.out / STORE)
-            _identify(options.out, f"{source.format}:{name}")
+            try:
+                _identify(options.out, f"{source.format}:{name}")
+            except FleetlabError:
+                self.store.close()
+                raise
             self._cursor, self._folded = self.store.cursor, clock()
             self.background = Background(options.out, source.format, options, say)
             if self._cursor.polled:
@@ -221,7 +226,7 @@ class Watcher:
             self.store.fold(keep=None if self.options.keep is None else self.options.keep * DAY)
         except OSError as e:
             self.say(f"the journal could not be folded, and is read at the next start: {e.strerror or e}")
-        if self.background is not None:
+        if self.background is not None and self.store.cursor.polled is not None:
             self.background.finish()
         self.store.close()
 
