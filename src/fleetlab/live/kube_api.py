@@ -85,13 +85,21 @@ def items(api: Api, path: str, selector: str = "") -> Iterator[Object]:
     words, more = f"limit={PAGE}" + (f"&fieldSelector={quote(selector)}" if selector else ""), ""
     while True:
         text = api.get(f"{path}?{words}" + (f"&continue={quote(more)}" if more else ""))
-        try:
-            answer = json.loads(text)
-            listed, about = answer["items"] or [], answer.get("metadata") or {}
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            msg = f"{path}: no JSON list: {' '.join(text.split())[:80] or 'nothing'}"
-            raise SourceError(msg) from None
+        listed, about = _list(text, path)
         yield from (item for item in listed if isinstance(item, dict))
         more = about.get("continue") or ""
         if not more:
             return
+
+
+def _list(text: str, path: str) -> tuple[list[Any], Object]:
+    """Return the objects of an answer and what it says of the list; a server may write no objects as null."""
+    try:
+        answer = json.loads(text)
+        listed, about = answer["items"], answer.get("metadata") or {}
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        listed, about = "", {}
+    if not isinstance(listed, list | None) or not isinstance(about, dict):
+        msg = f"{path}: no JSON list: {' '.join(text.split())[:80] or 'nothing'}"
+        raise SourceError(msg)
+    return listed or [], about

@@ -24,11 +24,15 @@ _SAME = {
 def queue_rows(text: str) -> list[Row]:
     """Return the jobs of a queue as sacct would have printed them; times are Unix times."""
     try:
-        jobs = json.loads(text)["jobs"]
-    except (ValueError, RecursionError, KeyError, TypeError):
+        answer = json.loads(text)
+        jobs, errors = answer["jobs"], answer.get("errors")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        jobs, errors = None, None
+    # Half of a list must not pass for the whole: the other jobs would seem to have ended.
+    if not isinstance(jobs, list) or errors:
         msg = f"squeue printed no JSON list of jobs: {' '.join(text.split())[:80] or 'nothing'}"
-        raise TraceError(msg, hint=HINT) from None
-    return [_row(job) for job in jobs if isinstance(job, Mapping)] if isinstance(jobs, list) else []
+        raise TraceError(msg, hint=HINT)
+    return [_row(job) for job in jobs if isinstance(job, Mapping)]
 
 
 def _row(job: Mapping[str, Any]) -> Row:
