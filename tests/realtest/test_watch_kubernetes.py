@@ -131,9 +131,7 @@ def test_every_pod_of_a_real_cluster_is_in_the_trace_once(lab, tmp_path):
     trace = Trace.load(out / "trace")
     frame = trace.workload.frame.join(trace.names.collect(), on="job")
     rows = {row["name"].removeprefix("default/"): row for row in frame.iter_rows(named=True)}
-    print(
-        f"\n{len(created)} pods, {len(deleted)} deleted while they ran, {killed} kills, {frame.height} jobs in the trace"
-    )
+    print(f"\n{len(created)} pods, {len(deleted)} deleted as they ran, {killed} kills, {frame.height} jobs in the trace")
     assert killed == KILLS
     assert sorted(frame["name"].to_list()) == sorted(f"default/{name}" for name in created)
     # A pod deleted within a poll of its creation may never have been listed; none here is that short.
