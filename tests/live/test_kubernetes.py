@@ -134,6 +134,15 @@ def test_a_pending_pod_has_a_reason_of_few_words(site):
     ]
 
 
+def test_pods_of_a_gang_are_one_job_with_the_reason_of_its_pods(site):
+    for name in ("a-0", "a-1"):
+        site.api.pods[name] = pod(name, 5, labels={"scheduling.x-k8s.io/pod-group": "a"})
+        site.api.pods[name]["status"] = copy.deepcopy(site.api.pods["waits"]["status"])
+    site.poll(60)
+    waiting = site.watcher.present.waiting.select("reason", "jobs", "gpus").rows()
+    assert waiting == [("InsufficientGPU", 2, 12.0)]
+
+
 def test_gpus_are_counted_by_where_pods_run_and_by_nodes_that_are_up(site):
     site.api.nodes[1]["spec"]["unschedulable"] = True
     site.poll(60)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from realtest.kubernetes.lab import ADMISSION, TOKEN, Lab, kubeconfig, missing
 from realtest.kubernetes.objects import Load, nodes_of, pods_of
 
 from fleetlab.core import Trace
+from fleetlab.live.kube_api import InPod
+from fleetlab.live.kubernetes import KubernetesSource
 
 pytestmark = pytest.mark.kubernetes
 ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "watch" / "role.yaml"
@@ -131,7 +134,7 @@ def test_every_pod_of_a_real_cluster_is_in_the_trace_once(lab, tmp_path):
     trace = Trace.load(out / "trace")
     frame = trace.workload.frame.join(trace.names.collect(), on="job")
     rows = {row["name"].removeprefix("default/"): row for row in frame.iter_rows(named=True)}
-    print(f"\n{len(created)} pods, {len(deleted)} deleted as they ran, {killed} kills, {frame.height} jobs in the trace")
+    print(f"\n{len(created)} pods, {len(deleted)} deleted as they ran, {killed} kills, {frame.height} jobs in all")
     assert killed == KILLS
     assert sorted(frame["name"].to_list()) == sorted(f"default/{name}" for name in created)
     # A pod deleted within a poll of its creation may never have been listed; none here is that short.
@@ -163,3 +166,15 @@ def test_a_real_scheduler_s_reason_becomes_a_label(lab):
             break
         time.sleep(1)
     assert [(row["queue"], row["reason"], row["GPUs"]) for row in waiting] == [("default", "InsufficientGPU", 99.0)]
+
+
+def test_inside_a_pod_its_service_account_is_enough(lab, tmp_path):
+    (tmp_path / "token").write_text("watching\n")
+    shutil.copy(lab.folder / "certificates" / "apiserver.crt", tmp_path / "ca.crt")
+    source = KubernetesSource(InPod(tmp_path, lab.url))
+    poll = source.poll(0.0, 0.0)
+    assert poll.failures == {}
+    assert poll.listed
+    assert len(json.loads(poll.nodes)["items"]) == NODES
+    (tmp_path / "token").write_text("wrong\n")
+    assert "401" in source.poll(0.0, 0.0).failures["pods"]

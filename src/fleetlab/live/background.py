@@ -27,7 +27,7 @@ class Background:
         self._folder, self._system, self._options, self._say = folder, system, options, say
         self._process: subprocess.Popen[bytes] | None = None
         self._begun = 0.0
-        self._task = ""
+        self._task = self._said = ""
         self._due = {"trace": time.time() + TRACE_S, "predict": time.time()}
 
     def step(self, metrics: Metrics) -> None:
@@ -75,7 +75,10 @@ class Background:
         if process.returncode:
             if metrics is not None:
                 metrics.counts["watch_failures"][self._task,] += 1
-            self._say(f"{self._task}: {said.splitlines()[-1][:200] if said else f'status {process.returncode}'}")
+            line = f"{self._task}: {said.splitlines()[-1][:200] if said else f'status {process.returncode}'}"
+            if line != self._said:  # what fails each time is said once
+                self._say(line)
+                self._said = line
         elif self._task == "predict" and metrics is not None:
             self._predictions(metrics)
 

@@ -14,7 +14,7 @@ from fleetlab.live.kube_api import Api, items
 from fleetlab.live.kube_reasons import wait_reason
 from fleetlab.live.rows import ENDED, PRESENT, UNSEEN, Poll, Row, mark_of
 from fleetlab.live.sources import Missing
-from fleetlab.traces.kubernetes.pods import GONE
+from fleetlab.traces.kubernetes.pods import GANGS, GONE
 
 OVER = ("Succeeded", "Failed")
 SPEC = ("nodeName", "priority", "priorityClassName", "schedulerName", "nodeSelector", "affinity", "tolerations",
@@ -88,10 +88,12 @@ class KubernetesSource:
     # -- for the reader ------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def job_name(row: Mapping[str, Any]) -> str:
-        """Return namespace and name, as the reader has it."""
+    def job_names(row: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return namespace and name, and those of its pod group: pods of one that ask for the same are one job."""
         about = row["metadata"]
-        return f"{about.get('namespace') or 'default'}/{about['name']}"
+        told = {**_dict(about.get("labels")), **_dict(about.get("annotations"))}
+        names = (about["name"], *(told[key] for key in GANGS if told.get(key)))
+        return tuple(f"{about.get('namespace') or 'default'}/{name}" for name in names)
 
     @staticmethod
     def write_log(rows: Iterable[Mapping[str, Any]], nodes: str, folder: Path) -> None:

@@ -66,7 +66,7 @@ def _jobs(source: type[Source], trace: Trace, poll: Poll) -> pl.DataFrame:
     )  # fmt: skip
     queue = pl.col("partition") if source.format == "slurm" else pl.coalesce("of_queue", "user")
     assert trace.names is not None
-    said = {source.job_name(row.data): row.reason for row in poll.rows.values() if row.reason}
+    said = {name: row.reason for row in poll.rows.values() if row.reason for name in source.job_names(row.data)}
     reasons = pl.DataFrame(
         {"name": list(said), "said": list(said.values())}, schema=dict.fromkeys(("name", "said"), pl.String)
     )

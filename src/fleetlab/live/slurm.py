@@ -23,6 +23,7 @@ from fleetlab.traces.slurm.tres import gres_of, tres
 
 OVERLAP_S = 600.0  # s before the last reading that accounting is read again: rows come late
 SWEEP_EVERY_S, SWEEP_S = 3600.0, 3 * 3600.0  # and now and then further back
+SLICE_S = 86_400.0  # s of accounting that are read in one poll, so that none takes too long or too much memory
 PATIENCE_S = 3600.0  # s until a job that is gone, and that accounting does not know, is taken to have ended unseen
 MOST_ASKED = 200  # jobs that are asked for by their id in one poll
 FIELD = "\x1f"  # no name of a job has it
@@ -105,10 +106,12 @@ class SlurmSource:
             found.used[words["name"]] = use
 
     def _ended(self, found: Poll, begun: float, accounted: float) -> None:
+        """Read a day of accounting at most: after a week of silence it takes seven polls."""
         sweep = found.at - self._swept > SWEEP_EVERY_S
         since = max(begun, min(accounted - OVERLAP_S, found.at - SWEEP_S if sweep else accounted))
-        self._account(found, ["-S", f"uts{max(0, int(since))}", "-E", f"uts{int(found.at) + 1}", "-s", OVER])
-        found.accounted = found.at
+        until = min(found.at, since + SLICE_S)
+        self._account(found, ["-S", f"uts{max(0, int(since))}", "-E", f"uts{int(until) + 1}", "-s", OVER])
+        found.accounted = until
         self._swept = found.at if sweep else self._swept
 
     def _account(self, found: Poll, words: list[str]) -> None:
@@ -154,9 +157,9 @@ class SlurmSource:
             (folder / "nodes.txt").write_text(nodes, "utf-8")
 
     @staticmethod
-    def job_name(row: Mapping[str, Any]) -> str:
+    def job_names(row: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the id that squeue shows."""
-        return str(row["JobID"])
+        return (str(row["JobID"]),)
 
 
 def _row(row: dict[str, str], rank: int, reason: str = "") -> Row:

@@ -37,8 +37,8 @@ class Source(Protocol):
         """Gather what the site's configuration tells; SourceError if nobody answers."""
 
     @staticmethod
-    def job_name(row: Mapping[str, Any]) -> str:
-        """Return what the reader calls the job of a row."""
+    def job_names(row: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return what the reader may call the job of a row."""
 
     @staticmethod
     def write_log(rows: Iterable[Mapping[str, Any]], nodes: str, folder: Path) -> None:

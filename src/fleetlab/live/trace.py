@@ -53,7 +53,7 @@ def _trace(folder: Path, source: type[Source], since: float | None) -> Trace:
     def data() -> Iterable[Mapping[str, Any]]:
         for row in rows:
             if row.rank == UNSEEN:
-                unseen[source.job_name(row.data)] = row.at
+                unseen.update(dict.fromkeys(source.job_names(row.data), row.at))
             yield row.data
 
     nodes = folder / STORE / NODES
