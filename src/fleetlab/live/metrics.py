@@ -127,5 +127,5 @@ def _of_present(present: Present) -> dict[str, dict[tuple[str, ...], float]]:
     made = {name: {(r["queue"], r["reason"]): float(r[c]) for r in waiting} for name, c in columns.items()}
     made |= {f"running_{c}": {(r["queue"],): float(r[c]) for r in running} for c in ("jobs", "gpus")}  # type: ignore[misc]
     made["gpus"] = by_state
-    made["gpus_fragmented"] = {(r["gpu_type"],): r["fragmented"] for r in gpus}  # type: ignore[misc]
+    made["gpus_fragmented"] = {(r["gpu_type"],): r["fragmented"] for r in gpus if r["fragmented"] is not None}  # type: ignore[misc]
     return made  # type: ignore[return-value]

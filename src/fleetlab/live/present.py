@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Cluster, Trace, TraceError
+from fleetlab.core import Cluster, FleetlabError, Trace, TraceError
 from fleetlab.live.rows import Poll
 from fleetlab.live.sources import Source
 from fleetlab.live.trace import read_rows
@@ -92,7 +92,24 @@ def _gpus(trace: Trace, poll: Poll) -> pl.DataFrame:
         return _empty(GPUS)
     from fleetlab.sim.free import free_gpus  # brings the compiler
 
-    return free_gpus(trace.workload, trace.cluster, _used(trace, trace.cluster, poll)).cast(GPUS)  # type: ignore[arg-type]
+    used = _used(trace, trace.cluster, poll)
+    try:
+        made = free_gpus(trace.workload, trace.cluster, used)
+    except FleetlabError:  # a cluster beyond what is simulated: its GPUs can be counted all the same
+        made = _counted(trace.cluster, used)
+    return made.select(pl.col(name).cast(kind) for name, kind in GPUS.items())
+
+
+def _counted(cluster: Cluster, used: dict[str, tuple[int, int, bool]]) -> pl.DataFrame:
+    """Return GPUs by type without what is fragmented."""
+    rows = [
+        (kind or "", gpus, gpus if up else 0, min(gpus, milli / 1000) if up else 0.0)
+        for name, kind, gpus in cluster.frame.filter(pl.col("gpus") > 0).select("node", "gpu_type", "gpus").iter_rows()
+        for milli, _, up in [used.get(name, (0, 0, True))]
+    ]
+    names = ["gpu_type", "gpus", "up", "allocated"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").group_by("gpu_type").agg(pl.all().sum()).sort("gpu_type")
+    return frame.with_columns(fragmented=pl.lit(None))
 
 
 def _used(trace: Trace, cluster: Cluster, poll: Poll) -> dict[str, tuple[int, int, bool]]:

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
+
 from fleetlab.core.errors import FleetlabError
 from fleetlab.core.files import atomic_write
 from fleetlab.live.background import Background
@@ -195,7 +197,11 @@ class Watcher:
 
     def _show(self, poll: Poll) -> None:
         before = self.present
-        self.present = present_of(type(self.source), poll, self.site)
+        try:
+            self.present = present_of(type(self.source), poll, self.site)
+        except (FleetlabError, pl.exceptions.PolarsError) as e:  # the rows are kept all the same
+            poll.failures["present"] = " ".join(str(e).split())[:200]
+            return
         self.metrics.present = self.present
         self.metrics.counts["watch_polls"][()] += 1
         if before is not None:
