@@ -30,12 +30,11 @@ class Site:
     """A cluster of the stand-in, a clock, and programs that can be taken away."""
 
     def __init__(self, jobs, out=None, **options):
-        self.now, self.jobs, self.broken, self.asked, self.said = BEGIN, jobs, {}, [], []
+        self.now, self.jobs, self.broken, self.said = BEGIN, jobs, {}, []
         self.options = WatchOptions(out=out, listen="off", predict=0, history=0, **options)
         self.watcher = None
 
     def ask(self, words, env=None):
-        self.asked.append(words)
         if words[0] in self.broken:
             broken = self.broken[words[0]]
             if broken is None:

@@ -44,6 +44,10 @@ def lab(tmp_path_factory):
             (folder / name).write_text(json.dumps(config))
         made.home = folder
         kubectl(made, "admin", "apply", "-f", str(ROLE))
+        listed = {"apiVersion": "v1", "kind": "List", "items": nodes_of(NODES, Load())}
+        (folder / "nodes").write_text(json.dumps(listed))
+        kubectl(made, "admin", "create", "-f", str(folder / "nodes"))
+        made.schedule({"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"})
         yield made
 
 
@@ -92,10 +96,6 @@ async def play(lab, out, reasons):
     """Submit pods, end them, delete some while they run; kill the watch meanwhile."""
     draws = random.Random(3)
     async with Client(lab.url) as client:
-        for node in nodes_of(NODES, Load()):
-            await client.create("/api/v1/nodes", node)
-        # Nobody else makes the account that pods run as.
-        lab.schedule({"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"})
         begun = await client.list(PODS)
         kubelets = Kubelets(client)
         follow = asyncio.create_task(kubelets.follow(begun["metadata"]["resourceVersion"]))
@@ -154,14 +154,14 @@ def _finished(pod):
     return datetime.fromisoformat(state["terminated"]["finishedAt"]).timestamp()
 
 
-def test_a_real_scheduler_s_reason_becomes_a_label(lab):
+def test_a_real_scheduler_s_reason_becomes_a_label(lab, tmp_path):
     big = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "99"}}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "big"}, "spec": {"containers": [big]}}
     subprocess.run(["kubectl", f"--kubeconfig={lab.home / 'admin'}", "create", "-f", "-"], input=json.dumps(pod),
                    text=True, check=True, capture_output=True)  # fmt: skip
     for _ in range(20):
-        done = start(lab, "unused", "--once", "--json")
-        waiting = json.loads(done.communicate(timeout=120)[0])["tables"]["waiting"]
+        said = start(lab, tmp_path / "watched", "--once", "--json").communicate(timeout=120)
+        waiting = json.loads(said[0])["tables"]["waiting"]
         if [row["reason"] for row in waiting] == ["InsufficientGPU"]:
             break
         time.sleep(1)

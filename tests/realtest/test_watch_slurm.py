@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from realtest.lab import Lab, missing
@@ -22,20 +24,31 @@ SETTING = SETTINGS["deps"]  # dependencies, arrays with throttles, jobs that fai
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """A real Slurm; or a word why there is none."""
-    if reason := missing():
-        pytest.skip(f"no real Slurm here: {reason}")
-    made = Lab(tmp_path_factory.mktemp("lab"), PORT)
-    made.up(SETTING.cluster(NODES), SETTING.slurm)
-    yield made
-    made.down(everything=True)
+def folder():
+    """A folder that other users may enter: pytest closes its own each time that it starts."""
+    with TemporaryDirectory(prefix="watch-", ignore_cleanup_errors=True) as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
 
 
 @pytest.fixture(scope="module")
-def environment(lab, tmp_path_factory):
+def lab(folder):
+    """A real Slurm; or a word why there is none."""
+    if reason := missing():
+        pytest.skip(f"no real Slurm here: {reason}")
+    made = Lab(folder / "lab", PORT)
+    try:
+        made.up(SETTING.cluster(NODES), SETTING.slurm)
+        yield made
+    finally:
+        made.down(everything=True)
+
+
+@pytest.fixture(scope="module")
+def environment(lab, folder):
     """Slurm's commands as an ordinary user runs them."""
-    folder = tmp_path_factory.mktemp("as-ann")
+    folder = folder / "as-ann"
+    folder.mkdir()
     for name in ("squeue", "sacct", "scontrol", "sacctmgr", "sshare", "sprio", "sdiag"):
         real = shutil.which(name, path=lab.environment["PATH"])
         (folder / name).write_text(f'#!/bin/sh\nexec setpriv --reuid=ann --regid=ann --clear-groups {real} "$@"\n')
@@ -121,15 +134,25 @@ def test_the_trace_of_a_killed_watch_is_that_of_the_whole_log(lab, environment, 
 
 def test_a_controller_that_is_down_ends_nothing(lab, environment, tmp_path):
     lab.run(
-        "sbatch", "--uid=ann", "-D", "/tmp", "-o", "/dev/null", "-N1", "--gpus-per-node=8", "-t5", "--wrap", "sleep 60"
+        "sbatch",
+        "--uid=ann",
+        "-D",
+        "/tmp",
+        "-o",
+        "/dev/null",
+        "-N1",
+        "--gpus-per-node=8",
+        "-t10",
+        "--wrap",
+        "sleep 300",
     )
     watch = Killed(environment, tmp_path / "watched")
     process = watch.start()
-    time.sleep(12)
+    _until(lambda: (tmp_path / "watched" / "store" / "nodes.txt").exists())
     lab.run("scontrol", "shutdown", "slurmctld")
-    time.sleep(12)
+    time.sleep(20)
     lab._start("slurmctld")
-    time.sleep(15)
+    time.sleep(30)
     process.send_signal(signal.SIGTERM)
     said = process.communicate()[1]
     print(said)
@@ -137,3 +160,9 @@ def test_a_controller_that_is_down_ends_nothing(lab, environment, tmp_path):
     assert "squeue answers again" in said
     trace = Trace.load(tmp_path / "watched" / "trace")
     assert "running" in trace.workload.frame["status"].cast(str).to_list()
+
+
+def _until(ready):
+    end = time.monotonic() + 60
+    while not ready() and time.monotonic() < end:
+        time.sleep(0.5)
