@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -14,6 +15,7 @@ from tests.live.cluster import answer, drawn, install
 
 from fleetlab.core import Scenario
 from fleetlab.core.errors import FleetlabError
+from fleetlab.live.analyze import predict
 from fleetlab.live.commands import SourceError
 from fleetlab.live.metrics import COUNTERS, GAUGES, HISTOGRAM, PREFIX
 from fleetlab.live.options import WatchOptions
@@ -266,6 +268,31 @@ def test_a_question_about_the_queue_is_asked_at_the_last_poll(site):
     assert question.names(question.snapshot.running) == ["1", "3"]
 
 
+def test_waits_are_predicted_for_the_jobs_that_wait_and_for_a_request(tmp_path):
+    past = [job(n, -9000 + 10 * n, -8000 + 10 * n, -7000 + 20 * n) for n in range(1, 21)]  # 1,010 to 1,200 s
+    running = [job(30 + n, -500, -400, 700) for n in range(4)]  # every GPU
+    made = Site([*past, *running, job(40, -100, 700, 1800)], tmp_path / "watched")
+    object.__setattr__(made.options, "history", 1.0)
+    made.start().poll()
+    made.stop()
+    found = predict(made.trace(), "slurm", ["8 A100, 1 h"])
+    (queue, level, median), _ = found["wait"]
+    assert (queue, level) == ("gpu", "0.5")
+    assert 400 <= median <= 740  # the first of four ends that has run for 460 s
+    assert [row[:2] for row in found["request"]] == [("8 A100, 1 h", q) for q in ("0.1", "0.5", "0.9")]
+    assert median <= found["request"][1][2]  # it comes after
+
+
+def test_without_waiting_jobs_only_requests_are_predicted(tmp_path):
+    made = Site([job(n, -900, -800, -100 - n) for n in range(1, 9)], tmp_path / "watched")
+    object.__setattr__(made.options, "history", 1.0)
+    made.start().poll()
+    made.stop()
+    found = predict(made.trace(), "slurm", ["1 GPU, 1 h"])
+    assert found["wait"] == []
+    assert [row[2] for row in found["request"]] == [0.0, 0.0, 0.0]
+
+
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +360,9 @@ def test_metrics_are_served_while_it_runs(tmp_path):
         text = ""
         while "fleetlab_gpus{" not in text:
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+        doors = [line.split()[1:4] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         watch.terminate()
         assert watch.wait(30) == 0
+    listening = {address for address, _, state in doors if state == "0A" and address.endswith(f":{port:04X}")}
+    assert listening == {f"0100007F:{port:04X}"}
     assert list(text_string_to_metric_families(text))

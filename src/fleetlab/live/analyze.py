@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace
-from fleetlab.core.errors import FleetlabError, WorkloadError
+from fleetlab.core.errors import FleetlabError, TraceError, WorkloadError
 from fleetlab.core.files import atomic_write
 from fleetlab.live.background import PREDICTED
 from fleetlab.live.journal import Snapshot
@@ -30,8 +30,9 @@ Values = list[tuple[str, str, float]]
 def predict(trace: Trace, system: str, requests: list[str]) -> dict[str, Values]:
     """Return how long the jobs that wait are predicted to wait still, by queue, and jobs that would come now."""
     waits: Values = []
+    now = trace.provenance.settings["watched_until"]  # else it would be the last moment at which something waited
     try:
-        queue = eta(trace, replays=REPLAYS, calibrate=0, starts="log").frames["queue"]
+        queue = eta(trace, at=now, replays=REPLAYS, calibrate=0, starts="log").frames["queue"]
     except WorkloadError:  # nothing waits, or all that waits can never start
         queue = None
     if queue is not None:
@@ -43,7 +44,7 @@ def predict(trace: Trace, system: str, requests: list[str]) -> dict[str, Values]
                 waits.append((str(name[0]), f"{level:g}", float(value) if value is not None else float("nan")))
     asked: Values = []
     for request in requests:
-        start = eta(trace, request=request, replays=REPLAYS, calibrate=0, starts="log").frames["start"]
+        start = eta(trace, request=request, at=now, replays=REPLAYS, calibrate=0, starts="log").frames["start"]
         asked += [
             (request, f"{float(q[1:]) / 100:g}", float(s))
             for q, s in start.select("quantile", "start in, s").iter_rows()
@@ -77,7 +78,10 @@ def main() -> int:
             return 0
         polled = Snapshot.load(folder / STORE).cursor.polled or 0.0
         trace = trace_of(folder, source, since=polled - PAST_S)
-        made = predict(trace, words.system, words.request)
+        try:
+            made = predict(trace, words.system, words.request)
+        except TraceError:  # no job has waited and started yet: there is nothing to go by
+            made = {"wait": [], "request": []}
         at = (trace.workload.epoch or 0.0) + trace.provenance.settings["watched_until"]
         atomic_write(folder / STORE / PREDICTED, json.dumps({"at": at, **made}))
     except (FleetlabError, OSError) as e:
