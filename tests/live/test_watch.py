@@ -335,6 +335,16 @@ def test_a_cluster_that_does_not_answer_is_said_at_once(tmp_path):
     assert "slurm does not answer: no command `scontrol` here" in done.stderr
 
 
+def test_a_watch_that_is_started_again_while_the_cluster_is_down_goes_on(tmp_path):
+    env = install(tmp_path / "bin", drawn(9, time.time() - 100, 3.0, 90.0))
+    words = ("slurm", "--out", tmp_path / "watched", "--listen", "off", "--predict", "0", "--every", "0.2")
+    assert run(env, *words, "--once").returncode == 0
+    done = run(env | {"FAILING": "2"}, *words, "--seconds", "1")
+    assert done.returncode == 0
+    assert "slurm does not answer: scontrol: error: Unable to contact" in done.stderr
+    assert "squeue fails" in done.stderr
+
+
 def test_it_listens_on_loopback_alone_unless_asked():
     assert WatchOptions().address() == ("127.0.0.1", 9836)
 

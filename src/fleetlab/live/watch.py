@@ -51,8 +51,11 @@ def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched
     try:
         name = source.name()
     except SourceError as e:
-        msg = f"{system} does not answer: {e}"
-        raise FleetlabError(msg, hint=HINTS[system]) from None
+        name = _watched_before(options.out, system)
+        if options.once or not name:
+            msg = f"{system} does not answer: {e}"
+            raise FleetlabError(msg, hint=HINTS[system]) from None
+        say(f"{system} does not answer: {e}; it is asked again at every poll")
     with ExitStack() as stack:
         watcher = Watcher(source, name, options, say)
         stack.callback(watcher.close)
@@ -235,6 +238,13 @@ class Watcher:
         if self.background is not None and self.store.cursor.polled is not None:
             self.background.finish()
         self.store.close()
+
+
+def _watched_before(folder: Path | None, system: System) -> str:
+    """Return which cluster a folder is of: a watch that is started again may find it down."""
+    path = folder / STORE / "cluster" if folder is not None else None
+    kept = path.read_text("utf-8").strip() if path is not None and path.is_file() else ""
+    return kept.partition(":")[2] if kept.startswith(f"{system}:") else ""
 
 
 def _identify(folder: Path, identity: str) -> None:
