@@ -95,6 +95,17 @@ def test_a_row_that_knows_more_replaces_one_that_knows_less_and_not_the_other_wa
     assert kept(tmp_path) == {"1": (RECORDED, {"end": 5})}
 
 
+def test_a_row_that_accounting_fills_in_later_replaces_the_first(open_store, tmp_path):
+    store = open_store()
+    write(store, [row(1, RECORDED, end=5)])
+    store.fold()
+    store.close()
+    again = open_store()
+    assert write(again, [row(1, RECORDED, end=5)]) == []
+    write(again, [row(1, RECORDED, end=5, gpus=8)])
+    assert kept(tmp_path) == {"1": (RECORDED, {"end": 5, "gpus": 8})}
+
+
 def test_a_job_that_is_written_again_long_after_is_still_one_job(open_store, tmp_path):
     store = open_store()
     write(store, [row(1, ENDED, end=4)], at=10.0)

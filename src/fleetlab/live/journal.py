@@ -46,7 +46,7 @@ class Snapshot:
     segments: list[Segment] = field(default_factory=list)
     cursor: Cursor = field(default_factory=Cursor)
     lines: list[str] = field(default_factory=list)  # rows of jobs that are there
-    recent: list[tuple[str, int, float]] = field(default_factory=list)
+    recent: list[tuple[str, int, float, str]] = field(default_factory=list)  # key, rank, when, mark of ended jobs
 
     @classmethod
     def load(cls, folder: Path) -> Snapshot:

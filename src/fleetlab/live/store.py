@@ -36,7 +36,7 @@ from fleetlab.live.journal import (
     row_line,
     sync_folder,
 )  # fmt: skip
-from fleetlab.live.rows import PRESENT, Row
+from fleetlab.live.rows import PRESENT, UNSEEN, Row
 
 RECENT_S = 4 * 3600.0  # s for which the key of an ended job is remembered, so that it is not written again
 MOST_SEGMENTS = 60  # files of ended jobs; beyond, small ones become one
@@ -70,7 +70,7 @@ class Store:
             raise FleetlabError(msg, hint="--out takes a folder that you may write into") from None
         self.snapshot = Snapshot.load(folder)
         self.cursor = self.snapshot.cursor
-        self.known: dict[str, Known] = {key: Known(rank, "", at, "") for key, rank, at in self.snapshot.recent}
+        self.known: dict[str, Known] = {key: Known(rank, mark, at, "") for key, rank, at, mark in self.snapshot.recent}
         self.missed: dict[str, float] = {}  # jobs that are not listed any more: when they were last
         self._take(parsed(self.snapshot.lines))
         self._journal = self._recover()
@@ -110,8 +110,11 @@ class Store:
         return new
 
     def _is_new(self, row: Row) -> bool:
+        """Whether a row knows more, or as much and something else: accounting fills rows in after their job ended."""
         known = self.known.get(row.key)
-        return known is None or row.rank > known.rank or (row.rank == known.rank == PRESENT and row.mark != known.mark)
+        if known is None or row.rank > known.rank:
+            return True
+        return row.rank == known.rank != UNSEEN and row.mark != known.mark
 
     def _append(self, data: bytes) -> None:
         before = self._journal.tell()
@@ -138,7 +141,8 @@ class Store:
         segments = self._joined(segments)
         present = [known.line for known in self.known.values() if known.rank == PRESENT]
         present += [missed_line(key, seen) for key, seen in self.missed.items()]
-        recent = [(k, v.rank, v.at) for k, v in self.known.items() if v.rank != PRESENT and v.at > now - RECENT_S]
+        ended_of_late = (item for item in self.known.items() if item[1].rank != PRESENT and item[1].at > now - RECENT_S)
+        recent = [(key, known.rank, known.at, known.mark) for key, known in ended_of_late]
         made = Snapshot(self.snapshot.number + 1, segments, self.cursor, present, recent)
         made.save(self.folder)
         self.snapshot = made
@@ -146,7 +150,7 @@ class Store:
         self._journal = self.journal.open("ab")
         for known in ended.values():
             known.line = ""
-        kept = {key for key, _, _ in recent}
+        kept = {key for key, *_ in recent}
         self.known = {k: v for k, v in self.known.items() if v.rank == PRESENT or k in kept}
         self._sweep()
 

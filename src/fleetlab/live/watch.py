@@ -156,8 +156,12 @@ class Watcher:
         return {key: job.seen for key, job in missing.items() if key not in poll.rows}
 
     def _write(self, poll: Poll, missing: dict[str, float], cursor: Cursor) -> None:
-        new: list[Row] = list(poll.rows.values())
+        new: list[Row] = []
+        ended = 0
         if self.store is not None:
+            before = self.store.known
+            ended = sum(r.rank > PRESENT and (r.key not in before or before[r.key].rank == PRESENT)
+                        for r in poll.rows.values())  # fmt: skip
             try:
                 new = self.store.write(poll.rows.values(), missing, cursor)
                 self._fold()
@@ -169,7 +173,7 @@ class Watcher:
             self.metrics.counts["watch_rows"][()] += len(new)
             cursor = self.store.cursor
         if self._cursor.polled is not None:  # else these are jobs of the past
-            self.metrics.counts["jobs_ended"][()] += sum(row.rank > PRESENT for row in new) if self.store else 0
+            self.metrics.counts["jobs_ended"][()] += ended
         self._cursor = cursor
 
     def _fold(self) -> None:
