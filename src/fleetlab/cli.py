@@ -28,7 +28,7 @@ from fleetlab.commands import (
     traces,
     tune,
     watch,
-)  # fmt: skip
+)
 from fleetlab.commands.bench import bench
 from fleetlab.commands.share import share
 from fleetlab.commands.words import examples, open_desk, shown_default, version, whole_numbers
