@@ -14,7 +14,8 @@ from fleetlab.live.kube_api import Api, items
 from fleetlab.live.kube_reasons import wait_reason
 from fleetlab.live.rows import ENDED, PRESENT, UNSEEN, Poll, Row, mark_of
 from fleetlab.live.sources import Missing
-from fleetlab.traces.kubernetes.pods import GANGS, GONE
+from fleetlab.traces.kubernetes.pod_groups import pod_group
+from fleetlab.traces.kubernetes.pods import GONE
 
 OVER = ("Succeeded", "Failed")
 SPEC = ("nodeName", "priority", "priorityClassName", "schedulerName", "nodeSelector", "affinity", "tolerations",
@@ -92,7 +93,7 @@ class KubernetesSource:
         """Return namespace and name, and those of its pod group: pods of one that ask for the same are one job."""
         about = row["metadata"]
         told = {**_dict(about.get("labels")), **_dict(about.get("annotations"))}
-        names = (about["name"], *(told[key] for key in GANGS if told.get(key)))
+        names = filter(None, (about["name"], pod_group(told)))
         return tuple(f"{about.get('namespace') or 'default'}/{name}" for name in names)
 
     @staticmethod
