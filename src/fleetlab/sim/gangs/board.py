@@ -95,6 +95,16 @@ class Board:
         """Ask a pod to go."""
         self._decide(task, Status.RELEASING, task.node)
 
+    def stay(self, task: Task) -> None:
+        """Let a pod that was asked to go stay after all."""
+        self._decide(task, Status.RUNNING, task.node)
+
+    def stand_in(self, task: Task) -> Task:
+        """What stands for a pod that leaves, where it is to run next."""
+        other = Task(task.pod, task.job, stands_for=task)
+        task.job.tasks.append(other)
+        return other
+
     def commit(self, mark: int) -> None:
         """Keep what was decided since."""
         self.kept.extend((task, task.status) for task, _, _ in self._journal[mark:])

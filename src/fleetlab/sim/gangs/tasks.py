@@ -35,6 +35,7 @@ class Task:
     status: Status = Status.PENDING
     node: int = -1
     nominated: int = -1  # a node that others were evicted from for it
+    stands_for: Task | None = None  # the pod of which this is the next run, on another node
 
     @property
     def requests(self) -> Amounts:
