@@ -10,10 +10,11 @@ from urllib.parse import parse_qsl
 from fleetlab.core.catalog import QUEUE_RULES
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import clip
+from fleetlab.core.schedulers import NAMED
 from fleetlab.core.words import BUILTIN, EVENT, SITE, WORDS, check
 
 LONGEST = 8_000  # characters of an address
-NAMES = {"scheduler": (SITE, EVENT), "queues": (SITE, *QUEUE_RULES.names)}  # values that are no files
+NAMES = {"scheduler": (SITE, EVENT, *NAMED), "queues": (SITE, *QUEUE_RULES.names)}  # values that are no files
 
 
 def query_pairs(query: str) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from fleetlab.core.errors import TraceError
 from fleetlab.core.events import Event
 from fleetlab.core.progress import Progress, silent
+from fleetlab.core.schedulers import scheduler_values
 from fleetlab.core.words import BUILTIN
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Data:
             self._trace = open_trace(self._trace, progress)
         elif isinstance(self._trace, Workload):
             self._trace = Trace(self._trace, Provenance("of", self._trace.source))
-        if self._trace.scheduler is not None and not self._folded:
+        if self._trace.slurm is not None and not self._folded:
             # The reader of Slurm's logs is in another room, which this one may not import: it is called by name.
             self._trace = cast("Trace", import_module("fleetlab.traces.slurm.attempts").folded(self._trace))
         self._folded = True
@@ -92,7 +93,7 @@ class Data:
     @cached_property
     def node_events(self) -> tuple[Event, ...]:
         """What happened to nodes, where the log of a site tells it."""
-        if self.open().scheduler is None:
+        if self.open().slurm is None:
             return ()
         events_of = import_module("fleetlab.traces.slurm.events").node_events
         return tuple(events_of(self.open()))
@@ -145,7 +146,7 @@ class Data:
         if self.name is None:
             found["trace"] = digest(self.open().workload.frame)
             if (site := self.open().scheduler) is not None:
-                found["site"] = sha256(json.dumps(site.to_values(), sort_keys=True).encode()).hexdigest()[:32]
+                found["site"] = sha256(json.dumps(scheduler_values(site), sort_keys=True).encode()).hexdigest()[:32]
         if self.cluster_name is None and self.own_cluster:
             found["cluster"] = digest(self.cluster.frame)
         return found

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from fleetlab.core.records import from_values, to_values
 
 CPU, MEMORY = "cpu", "memory"
 HOSTNAME = "kubernetes.io/hostname"
@@ -137,6 +140,15 @@ class Shape:
 
     points: tuple[tuple[int, int], ...]
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Shape:
+        """Build one from plain lists."""
+        return cls(tuple((int(share), int(score)) for share, score in values["points"]))
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain lists."""
+        return {"points": [list(point) for point in self.points]}
+
 
 RESOURCES = {CPU: 1, MEMORY: 1}
 SCORES = {
@@ -156,12 +168,26 @@ SCORES = {
 class KubeScheduler:
     """A profile of kube-scheduler: the weights of its score plugins, what they are told, and its queues' times."""
 
+    kind: ClassVar[str] = "kubernetes"
+    title: ClassVar[str] = "kube-scheduler"
+    apart: ClassVar[bool] = True  # pods are scheduled one by one
+    whole_gpus: ClassVar[bool] = True
+
     weights: Mapping[str, int] = field(default_factory=lambda: dict(SCORES))
     resources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by plugin; others: CPU 1, memory 1
     shape: Shape = field(default_factory=lambda: Shape(((0, 0), (100, 10))))
     percentage: int = 0  # of nodes to score; 0: by the number of nodes
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> KubeScheduler:
+        """Build one from plain tables, as `to_values` gives them."""
+        return from_values(cls, values, "configuration of kube-scheduler")
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain tables of what differs from the defaults."""
+        return to_values(self)
 
     def nodes_to_find(self, nodes: int) -> int:
         """After how many nodes that fit the search ends."""

@@ -12,7 +12,7 @@ from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
 from fleetlab.core.queue_rules import Queues
-from fleetlab.core.slurm import Slurm
+from fleetlab.core.schedulers import Scheduler, kind_of
 from fleetlab.core.words import EVENT, POLICY, WORDS, check, plain, shorthand, text
 
 RULES = ("order", "backfill")  # every policy is named after these
@@ -27,7 +27,7 @@ class Policy:
     """
 
     order: Any = "fifo"  # a name, MODULE:NAME, or a function
-    scheduler: Slurm | str | None = None  # with its own order, backfill and placement; site: the trace's
+    scheduler: Scheduler | str | None = None  # with its own order, backfill and placement; site: the trace's
     backfill: str = "greedy"
     placement: Any = "best_fit"  # a name, MODULE:NAME, or a function
     estimate: Any = "oracle"  # a name, or a column of seconds
@@ -112,7 +112,7 @@ def title(words: Mapping[str, Any]) -> str:
     """
     rules = "/".join(str(words.get(name, WORDS[name].default)) for name in RULES)
     if words.get("scheduler", EVENT) != EVENT:  # which has an order and a backfill of its own
-        rules = "slurm"
+        rules = kind_of(words["scheduler"])
     others = (_titled(name, value) for name, value in words.items() if name not in (*RULES, "scheduler"))
     return ", ".join([rules, *others])
 

@@ -27,6 +27,7 @@ from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.queue_rules import Queues
+from fleetlab.core.schedulers import Scheduler
 from fleetlab.core.slurm import Slurm
 from fleetlab.core.words import (
     BOOSTED,
@@ -196,13 +197,28 @@ class Scenario:
         from fleetlab.core.censoring import RunTimes
 
         log = self.data.run_times(self.censored, self.seed)
-        if self.scheduler is None:
+        if self.slurm is None:
             log = replace(log, workload=self.data.as_logged(log.workload))
-        if not self.window:
-            return RunTimes(log.workload.at_load(self.load), log.origin, log.log)
-        jobs = log.workload.window(*self._window).at_load(self.load)
-        part = slice(self.first_row, self.first_row + len(jobs))
-        return RunTimes(jobs, log.origin[part], log.log[part], "window")
+        if self.window:
+            jobs = log.workload.window(*self._window).at_load(self.load)
+            part = slice(self.first_row, self.first_row + len(jobs))
+            log = RunTimes(jobs, log.origin[part], log.log[part], "window")
+        else:
+            log = RunTimes(log.workload.at_load(self.load), log.origin, log.log)
+        if self.instances_apart is None:
+            return log
+        rows = log.workload.instance_rows
+        return RunTimes(log.workload.apart(), log.origin.gather(rows), log.log.gather(rows), log.of)
+
+    @cached_property
+    def instances_apart(self) -> NDArray[np.int64] | None:
+        """The job of the log that each is of, where the scheduler takes instances apart; None: it does not."""
+        if self.scheduler is None or not self.scheduler.apart:
+            return None
+        jobs = self.trace.workload
+        if self.window:
+            jobs = jobs.window(*self._window)
+        return jobs.instance_rows if jobs.instances > len(jobs) else None
 
     @property
     def coverage(self) -> Coverage:
@@ -219,29 +235,35 @@ class Scenario:
         return int(((frame["submit"] < begin) | frame["initial"]).sum()) if begin else 0
 
     @cached_property
-    def scheduler(self) -> Slurm | None:
-        """The Slurm that schedules the jobs: the one given, or the trace's own; None: the rules of the policy do."""
+    def scheduler(self) -> Scheduler | None:
+        """The scheduler with rules of its own: the one given, or the trace's; None: the rules of the policy do."""
         given, own = self.policy.scheduler, self.trace.scheduler
-        if isinstance(given, Slurm):
+        if isinstance(given, Scheduler):
             return given
         if given == SITE and own is None:
             msg = f"the trace does not tell how its cluster is configured: {self.trace.workload.source}"
-            raise TraceError(msg, hint="`fleetlab read slurm DIR` reads slurm.conf beside the log; or scheduler=FILE")
-        if given == SITE and self.policy != Policy(scheduler=SITE):
+            hint = "`fleetlab read` takes slurm.conf or a KubeSchedulerConfiguration beside the log; or scheduler=FILE"
+            raise TraceError(msg, hint=hint)
+        if own is not None and given == SITE and self.policy != Policy(scheduler=SITE):
             others = ", ".join(name for name in self.policy.words() if name != "scheduler")
-            msg = f"Slurm as the site is configured takes no other words of a policy: {others}"
-            raise PolicyError(msg, hint="leave them out; or leave scheduler=site out, and they replace Slurm")
+            msg = f"{own.title} as the site is configured takes no other words of a policy: {others}"
+            raise PolicyError(msg, hint=f"leave them out; or leave scheduler=site out, and they replace {own.title}")
         as_configured = given == SITE or self.policy == Policy()
         return own if as_configured else None
 
+    @property
+    def slurm(self) -> Slurm | None:
+        """The Slurm that schedules the jobs; None: another scheduler does, or the rules of the policy."""
+        return self.scheduler if isinstance(self.scheduler, Slurm) else None
+
     @cached_property
     def queues(self) -> Queues | None:
-        """The queues that jobs wait in: those given, or the trace's own; None: none, or Slurm's loops know them."""
+        """The queues that jobs wait in: those given, or the trace's own; None: none, or the scheduler knows them."""
         given, own = self.policy.queues, self.trace.queues
         if isinstance(given, Queues) or (given is None and self.scheduler is not None):
             return given
-        if given is not None and own is None and self.trace.scheduler is not None:
-            own = Queues(self.trace.scheduler.queues, self.trace.scheduler.qos, "slurm")
+        if given is not None and own is None and (slurm := self.trace.slurm) is not None:
+            own = Queues(slurm.queues, slurm.qos, "slurm")
         if given is not None and own is None:
             msg = f"the trace does not tell the quotas of its queues: {self.trace.workload.source}"
             raise TraceError(msg, hint="queues=FILE.toml gives them: [[queue]] entries and rules")
@@ -250,7 +272,7 @@ class Scenario:
     @property
     def node_events(self) -> tuple[Event, ...]:
         """The events of nodes: those given, or what the log tells of a site that is simulated as it is configured."""
-        if self.events or self.scheduler is None or self.window or self.load != 1:
+        if self.events or self.slurm is None or self.window or self.load != 1:
             return self.events
         there = set(self.cluster.frame["node"])
         return tuple(event for event in self.data.node_events if there.issuperset(getattr(event, "nodes", None) or ()))
@@ -260,8 +282,13 @@ class Scenario:
         import polars as pl
 
         job = pl.col("job") - self.first_row
-        mine = pl.col("job").is_between(0, len(self.workload) - 1)
-        return table.with_columns(job=job).filter(mine) if self.window else table
+        rows = self.instances_apart
+        last = len(self.workload) if rows is None else int(rows.max(initial=-1)) + 1
+        own = table.with_columns(job=job).filter(pl.col("job").is_between(0, last - 1)) if self.window else table
+        if rows is None:
+            return own
+        instances = pl.LazyFrame({"job": rows, "instance_job": range(len(rows))})
+        return own.join(instances, on="job").with_columns(job="instance_job").drop("instance_job")
 
     @property
     def begin(self) -> float:
@@ -346,7 +373,7 @@ class Scenario:
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
         own = {name: value for name, value in self.changes().items() if name not in OF_JOBS}
         if self.data.is_open and self.scheduler is not None:
-            own |= {"scheduler": SITE}
+            own |= {"scheduler": self.scheduler.kind}
         return title(own | cluster)
 
     def __repr__(self) -> str:
@@ -384,7 +411,7 @@ class Scenario:
         return names | usual | self.changes()
 
     def settings(self) -> dict[str, Any]:
-        """Return the words that decided a run: where Slurm scheduled, the rules of the policy did not."""
+        """Return the words that decided a run: where a scheduler has its own rules, those of the policy had no say."""
         words = self.words()
         if self.scheduler is None:
             return words

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from fleetlab.core.queues import JobLimits, Limits, QueueTree
 from fleetlab.core.records import from_values, to_values
@@ -143,6 +143,11 @@ class Reservation:
 @dataclass(frozen=True, slots=True)
 class Slurm:
     """A site's Slurm: what slurm.conf and the accounting database say."""
+
+    kind: ClassVar[str] = "slurm"
+    title: ClassVar[str] = "Slurm"
+    apart: ClassVar[bool] = False
+    whole_gpus: ClassVar[bool] = False  # who asks for less is told so
 
     partitions: tuple[Partition, ...] = ()
     qos: tuple[Qos, ...] = ()

@@ -27,6 +27,7 @@ from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.result import Estimate, Provenance, Result
+from fleetlab.core.schedulers import Scheduler, scheduler_of, scheduler_values
 from fleetlab.core.slurm import Slurm
 from fleetlab.core.workload import DEFAULTS as WORKLOAD_DEFAULTS
 from fleetlab.core.workload import SCHEMA as JOBS
@@ -74,7 +75,7 @@ class Trace(Result):
     workload: Workload
     provenance: Provenance
     cluster: Cluster | None = None
-    scheduler: Slurm | None = None
+    scheduler: Scheduler | None = None
     queues: Queues | None = None
     usage: pl.LazyFrame | None = None
     placements: pl.LazyFrame | None = None
@@ -96,6 +97,11 @@ class Trace(Result):
     def __repr__(self) -> str:
         nodes = f"{len(self.cluster):,} nodes" if self.cluster is not None else "no cluster"
         return f"<Trace {len(self.workload):,} jobs, {nodes}, {self.rejects.height:,} rejects, {self.workload.source}>"
+
+    @property
+    def slurm(self) -> Slurm | None:
+        """The site's Slurm; None where its scheduler is another, or not known."""
+        return self.scheduler if isinstance(self.scheduler, Slurm) else None
 
     def summary(self) -> list[Estimate]:
         """How much there is of what."""
@@ -167,7 +173,7 @@ class Trace(Result):
             "provenance": self.provenance.to_json(),
             "workload": {"source": w.source, "epoch": w.epoch, "zone": w.zone, "notes": w.notes},
             "cluster": None if self.cluster is None else {"source": self.cluster.source},
-            "scheduler": None if self.scheduler is None else self.scheduler.to_values(),
+            "scheduler": None if self.scheduler is None else scheduler_values(self.scheduler),
             "queues": None if self.queues is None else self.queues.to_values(),
             "notes": self.notes,
             "tables": sorted(lazy),
@@ -206,7 +212,7 @@ class Trace(Result):
             cluster=Cluster(_whole(tables / "cluster.parquet", NODES, fewer=fewer), **about["cluster"])
             if about["cluster"]
             else None,
-            scheduler=Slurm.from_values(about["scheduler"]) if about.get("scheduler") is not None else None,
+            scheduler=scheduler_of(about["scheduler"]) if about.get("scheduler") is not None else None,
             queues=Queues.from_values(about["queues"]) if about.get("queues") is not None else None,
             usage=lazy("usage"),
             placements=lazy("placements"),

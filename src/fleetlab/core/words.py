@@ -29,7 +29,7 @@ from fleetlab.core.names import clip, lookup
 from fleetlab.core.prices import Prices
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.queues import QueueTree
-from fleetlab.core.slurm import Slurm
+from fleetlab.core.schedulers import NAMED, Scheduler, scheduler_of, scheduler_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +64,7 @@ class Words(TypedDict, total=False):
     load: float
     latency: float | str | Mapping[str, float | Sequence[float]]
     order: str | Rank
-    scheduler: Slurm | Mapping[str, Any] | str | Path | None
+    scheduler: Scheduler | Mapping[str, Any] | str | Path | None
     backfill: str
     placement: str | Rank
     estimate: str | Sequence[float] | pl.Series
@@ -320,17 +320,19 @@ def _prices(value: Any) -> Prices | None:  # noqa: ANN401
     return Prices.of(table)
 
 
-def _scheduler(value: Any) -> Slurm | str | None:  # noqa: ANN401
-    """Read `site`, a file, a table, or a configuration."""
+def _scheduler(value: Any) -> Scheduler | str | None:  # noqa: ANN401
+    """Read `site`, `event`, the name of a scheduler, a file, a table, or a configuration."""
     if value is None or value == "":
         return None
-    if isinstance(value, Slurm) or value in (SITE, EVENT):
+    if isinstance(value, Scheduler) or value in (SITE, EVENT):
         return value  # type: ignore[no-any-return]
+    if value in NAMED:
+        return scheduler_of({"kind": value})
     if isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{")):
-        return Slurm.from_values(_table(value, "a Slurm configuration"))
-    # The reader is in another room, which this one may not import: it is called by name.
-    conf: Slurm = import_module("fleetlab.traces.slurm.conf").read_conf(Path(value))
-    return conf
+        return scheduler_of(_table(value, "a configuration of a scheduler"))
+    # The readers are in another room, which this one may not import: they are called by name.
+    found: Scheduler = import_module("fleetlab.traces.schedulers").read_scheduler(Path(value))
+    return found
 
 
 def _queues(value: Any) -> Queues | str | None:  # noqa: ANN401
@@ -411,9 +413,10 @@ WORDS: dict[str, Word] = {
         Word("order", "policy", "fifo",
              _choices("Queue order", ORDERS, "fifo", "; or MODULE:NAME of your own"), _ranking(ORDERS), ORDERS),
         Word("scheduler", "policy", None,
-             "Slurm's own rules in place of an order and a backfill: site (as the trace's cluster is configured) or a "
-             "slurm.conf; event: by the words of the policy, whenever a job comes or ends (default: site where the "
-             "trace tells it and no other word of a policy is given, else event).", _scheduler, local=True),
+             "A scheduler with rules of its own in place of an order and a backfill: site (as the trace's cluster is "
+             "configured), kubernetes (kube-scheduler's defaults), a slurm.conf, or a KubeSchedulerConfiguration; "
+             "event: by the words of the policy, whenever a job comes or ends (default: site where the trace tells it "
+             "and no other word of a policy is given, else event).", _scheduler, local=True),
         Word("backfill", "policy", "greedy",
              _choices("When the first job does not fit", BACKFILLS, "greedy"), _choice(BACKFILLS), BACKFILLS),
         Word("placement", "policy", "best_fit",
@@ -554,8 +557,10 @@ def plain(value: Any) -> Any:  # noqa: ANN401
     """Return what JSON and TOML can hold; a value without a spelling becomes an `Opaque` label."""
     if isinstance(value, Recovery):
         return {k: v for k, v in asdict(value).items() if v}
-    if isinstance(value, Prices | Slurm | Queues):
+    if isinstance(value, Prices | Queues):
         return value.to_values()
+    if isinstance(value, Scheduler):
+        return scheduler_values(value)
     if isinstance(value, Event):
         return events.to_values(value)
     if isinstance(value, tuple | list):

@@ -191,6 +191,18 @@ class Workload:
 
     # -- parts and variations ----------------------------------------------------------------------------------------
 
+    @property
+    def instance_rows(self) -> NDArray[np.int64]:
+        """The row of each instance of all jobs, in order."""
+        return np.repeat(np.arange(len(self)), self.frame["instances"].to_numpy())
+
+    def apart(self) -> Workload:
+        """Return every instance as a job of its own; those of one job keep its `parent`, and nothing else ties them."""
+        if self.instances == len(self):
+            return self
+        frame = self.frame[self.instance_rows].with_columns(instances=pl.lit(1, dtype=SCHEMA["instances"]))
+        return replace(self, frame=numbered(frame), source=f"{self.source}, instances apart")
+
     def head(self, jobs: int) -> Workload:
         """Return the first jobs alone."""
         if jobs >= len(self):

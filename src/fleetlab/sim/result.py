@@ -19,6 +19,7 @@ from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.names import clip
 from fleetlab.core.result import amount
+from fleetlab.core.slurm import Slurm
 from fleetlab.core.timeline_figure import TimelineFigure
 from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, figures, job_classes
@@ -34,6 +35,7 @@ from fleetlab.sim.ledger.segments import WaitSegments, wait_segments
 from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.measures import Measures, blocks_of, per_day
 from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedulers import instance_notes
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Replicates
@@ -106,7 +108,8 @@ class SimResult(Result):
     def _policy(self) -> str:
         settings = self.provenance.settings
         if self.scenario is not None and self.scenario.scheduler is not None:
-            return "Slurm as the site is configured" if self.scenario.policy.scheduler in (None, SITE) else "Slurm"
+            own, site = self.scenario.scheduler.title, self.scenario.policy.scheduler in (None, SITE)
+            return f"{own} as the site is configured" if site else own
         return "/".join(str(settings[k]) for k in ("order", "backfill", "placement") if k in settings)
 
     @cached_property
@@ -558,13 +561,16 @@ def timed_out(world: World, played: Played) -> NDArray[np.bool_]:
 
 
 def _site_notes(scenario: Scenario | None, cluster: Cluster) -> list[str]:
-    """Return what of a Slurm configuration does not hold here."""
+    """Return what of the configuration of a scheduler does not hold here, or holds otherwise than one may think."""
     if scenario is None:
         return []
     if scenario.scheduler is None:
-        return [] if scenario.trace.scheduler is None else [WITHOUT_SITE]
+        own = scenario.trace.scheduler
+        return [] if own is None else [WITHOUT_SITE if isinstance(own, Slurm) else f"{own.title} is not simulated"]
+    if scenario.slurm is None:
+        return instance_notes(scenario)
     there = set(cluster.frame["partitions"].explode())
-    without = sorted(part.name for part in scenario.scheduler.partitions if part.name not in there)
+    without = sorted(part.name for part in scenario.slurm.partitions if part.name not in there)
     if not without:
         return []
     nodes = "nodes and their partitions are those of the trace or of `cluster`, not of the configuration"

@@ -16,7 +16,7 @@ from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.slurm import Slurm
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.components import joined, parts_of
-from fleetlab.sim.layout import Floats
+from fleetlab.sim.layout import WHOLE, Floats
 from fleetlab.sim.load import load
 from fleetlab.sim.policy import order as Order
 from fleetlab.sim.policy import placement as Placement
@@ -24,6 +24,7 @@ from fleetlab.sim.policy import state_of
 from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedulers import instances_apart, play_by
 from fleetlab.sim.site_view import SiteView
 from fleetlab.sim.start_up import latencies
 from fleetlab.sim.world import World, world
@@ -64,10 +65,12 @@ def simulate(
 
 def world_of(s: Scenario) -> World:
     """Return the jobs and nodes of a scenario as the loops take them; whatever their order, backfill or placement."""
-    sharing, queues = SHARINGS[s.policy.sharing], _queues(s)
-    before = None if s.before is None else s.before.frame
+    queues, own = _queues(s), s.scheduler
+    part = WHOLE if own is not None and own.whole_gpus else SHARINGS[s.policy.sharing].granularity
+    apart = own is not None and own.apart  # by rules that know no estimates
+    before = None if s.before is None else instances_apart(s.before.frame) if apart else s.before.frame
     return world(
-        s.workload, s.cluster, estimate=_estimate(s), part=sharing.granularity, before=before,
+        s.workload, s.cluster, estimate="oracle" if apart else _estimate(s), part=part, before=before,
         refusals=None if queues is None else queues.refusals,
         latency=latencies(s.latency, s.workload.frame, before, s.cluster.frame["gpu_type"], s.seed),
         cycle=s.policy.cycle, phase=s.begin,
@@ -83,10 +86,7 @@ def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None, *,
 
 def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None) -> Played:
     if s.scheduler is not None:
-        if s.policy.queues is not None:
-            msg = "Slurm's loops take accounts and QOS from its configuration, and no other queues"
-            raise PolicyError(msg, hint="scheduler=event simulates queues; or leave `queues` out")
-        return _slurm(s, jobs, s.scheduler, progress, draws)
+        return play_by(s.scheduler, s, jobs, progress, draws)
     policy, weights = s.policy, np.array(s.policy.weights, dtype=np.float64)
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
     queues = _queues(s)
@@ -96,7 +96,7 @@ def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None
         raise PolicyError(msg, hint="leave cycle out, or the others")
     if moving or queues is not None:
         return _reference(s, jobs, order, placement, weights, progress)
-    rank = _rank(order, jobs, weights, s.trace.scheduler) if isinstance(placement, str) else None
+    rank = _rank(order, jobs, weights, s.trace.slurm) if isinstance(placement, str) else None
     parts = parts_of(jobs) if rank is not None and _separable(jobs, placement) else []
     if parts:
         ranks = [rank[part.jobs] if isinstance(rank, np.ndarray) else rank for part in parts]
@@ -119,7 +119,7 @@ def play_from(s: Scenario, jobs: World, running: Running, last_job: int = -1) ->
         return None
     weights = np.array(s.policy.weights, dtype=np.float64)
     placement = _placement(s.policy.placement, weights)
-    rank = _rank(_order(s.policy.order, weights), jobs, weights, s.trace.scheduler)
+    rank = _rank(_order(s.policy.order, weights), jobs, weights, s.trace.slurm)
     if rank == "aging":  # what waits is looked at from now on, but has waited since its submission
         rank = jobs.estimate + jobs.submitted
     return _quick(s, jobs, rank, placement, running, last_job)
@@ -162,26 +162,8 @@ def _reference(
             jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
             queues=_queues(s), weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
             cluster=s.cluster if s.events else None, seed=s.seed, until=s.until, progress=progress,
-            site=SiteView.of(jobs, s.trace.scheduler) if own else None,
+            site=SiteView.of(jobs, s.trace.slurm) if own else None,
         )  # fmt: skip
-
-
-def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None, draws: int | None) -> Played:
-    from fleetlab.sim.jit import compile_notice
-    from fleetlab.sim.slurm.play import play
-
-    with compile_notice():
-        return play(
-            jobs,
-            site,
-            s.cluster,
-            events=s.node_events,
-            seed=s.seed,
-            epoch=s.workload.epoch,
-            until=s.until,
-            progress=progress,
-            draws=draws,
-        )
 
 
 def _estimate(s: Scenario) -> str | pl.Series:

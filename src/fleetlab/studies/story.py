@@ -201,7 +201,7 @@ def _what_it_is(scenario: Scenario) -> str:
 def _what_was_simulated(part: Scenario, window: str) -> str:
     """Say of which jobs and under which policy the findings speak."""
     jobs = window or f"all {plural(len(part.workload), 'job')}"
-    policy = "Slurm as the site is configured" if part.scheduler is not None else part.title
+    policy = f"{part.scheduler.title} as it is configured" if part.scheduler is not None else part.title
     spread = part.trace.workload.synthetic and part.policy.placement == SPREAD
     how = f"{policy} ({SPREADING})" if spread else policy
     synthetic = " Other days and other seeds give other waits, beyond these intervals." * part.trace.workload.synthetic

@@ -53,7 +53,8 @@ class Queue:
 
     def backoff_end(self, one: Waiting) -> float:
         """When a pod may be tried again."""
-        return one.since + min(self.profile.max_backoff, self.profile.initial_backoff * 2.0 ** (one.attempts - 1))
+        doubled = 2.0 ** min(one.attempts - 1, 60)
+        return one.since + min(self.profile.max_backoff, self.profile.initial_backoff * doubled)
 
     def something_left(self, now: float) -> None:
         """A pod left its node: whoever was unschedulable may fit."""

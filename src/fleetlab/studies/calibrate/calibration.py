@@ -176,7 +176,7 @@ def _calibration(
         Estimate.exact("jobs held out", len(judged.rows)),
     ]
     notes = (
-        *((BY_SLURM,) if scenario.trace.scheduler is not None else ()),
+        *((BY_SLURM,) if scenario.trace.slurm is not None else ()),
         "GPUs are held during the start-up latency, and the job still waits: both are in the simulated waits",
         "log-likelihood: errors of logarithms of waits follow a Laplace law; choices: at each recorded start, whether "
         "the job was the first in the order among those that would have fitted in its place",

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Policy, Provenance, Scenario, Words, WorkloadError
+from fleetlab.core import Cluster, Policy, PolicyError, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, ORDERS
 from fleetlab.core.durations import duration
 from fleetlab.core.job_classes import GPU_REQUESTS, gpu_request
@@ -148,6 +148,10 @@ def _check_same_jobs(scenarios: Mapping[str, Scenario]) -> None:
     if not all(frame is frames[0] or frame.equals(frames[0]) for frame in frames):
         msg = f"scenarios of different jobs cannot be compared: {', '.join(scenarios)}"
         raise WorkloadError(msg, hint="`sweep` compares workloads with each other")
+    apart = [scenario.instances_apart is not None for scenario in scenarios.values()]
+    if any(apart) and not all(apart):
+        msg = "some take the instances of a job apart and others do not: their jobs cannot be compared one by one"
+        raise PolicyError(msg, hint="compare schedulers of one kind, or a trace in which jobs have one instance")
 
 
 def _spellings(scenarios: Mapping[str, Scenario]) -> list[dict[str, Any]]:

@@ -58,10 +58,10 @@ def as_configured(scenario: Scenario) -> Scenario:
 
 def changes_of(base: Scenario, conf: Iterable[Path | str]) -> dict[str, ConfChange]:
     """Read configurations; each has a name of its own."""
-    assert base.scheduler is not None
+    assert base.slurm is not None
     changes: dict[str, ConfChange] = {}
     for entry in conf:
-        change = change_conf(base.scheduler, base.data.cluster, entry)
+        change = change_conf(base.slurm, base.data.cluster, entry)
         name = change.name if change.name not in changes else f"{change.name} ({len(changes) + 1})"
         changes[name] = change
     return changes

@@ -255,7 +255,7 @@ def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
 
     A node that is added is in the partitions of those it is a copy of: others cannot use it.
     """
-    if tuple(names) == DEFAULT and scenario.scheduler is not None:
+    if tuple(names) == DEFAULT and scenario.slurm is not None:
         names = (*names, *OF_SITE)
     every = [f"{NODES}:{name}" for name in partitions(scenario) or gpu_types(scenario.cluster)]
     also = [f"{NODES}:{gpu_type}" for gpu_type in gpu_types(scenario.cluster)]

@@ -39,7 +39,7 @@ def findings(
         _best(changes),
         agreement(reasons, changes, outcomes),
         *_for_ever(result),
-        *(_of_site(frames) if scenario.scheduler is not None else ()),
+        *(_of_site(frames) if scenario.slurm is not None else ()),
         *_who_holds(frames["held by"], frames["held by users"], result.jobs.height),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
     ]

@@ -29,7 +29,7 @@ class SiteChange:
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the change."""
-        site = scenario.scheduler
+        site = scenario.slurm
         assert site is not None
         workload = scenario.workload
         frame = workload.frame.with_columns(*self.columns)
@@ -38,7 +38,7 @@ class SiteChange:
 
     def changes_nothing(self, scenario: Scenario) -> bool:
         """Return whether the site has nothing to change, or no Slurm."""
-        site = scenario.scheduler
+        site = scenario.slurm
         if site is None:
             return True
         jobs = scenario.workload.frame

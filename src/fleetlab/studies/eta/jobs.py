@@ -52,7 +52,7 @@ class Present:
     @property
     def slurm(self) -> bool:
         """Whether a site's Slurm schedules."""
-        return self.scenario.scheduler is not None
+        return self.scenario.slurm is not None
 
     @property
     def bound(self) -> bool:

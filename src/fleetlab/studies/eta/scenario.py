@@ -20,8 +20,8 @@ def scenario_of(present: Present, frame: pl.DataFrame, horizon: float | None) ->
     given, log = present.scenario, present.scenario.workload
     epoch = None if log.epoch is None else log.epoch + present.snapshot.at
     own = given.replace(estimate="oracle", events=(), window="", warm_up="none")
-    if given.scheduler is not None:
-        own = own.replace(scheduler=_as_of(given.scheduler, present.snapshot, float(frame["submit"].min() or 0.0)))  # type: ignore[arg-type]
+    if given.slurm is not None:
+        own = own.replace(scheduler=_as_of(given.slurm, present.snapshot, float(frame["submit"].min() or 0.0)))  # type: ignore[arg-type]
     if present.bound:
         named = given.cluster.frame.with_columns(features=pl.concat_list("features", NODE + pl.col("node")))
         own = replace(own.replace(cluster=replace(given.cluster, frame=named)), nodes="")

@@ -116,7 +116,7 @@ def _partitions(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative
 
 
 def _queues(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative]:
-    if scenario.queues is None and scenario.scheduler is None:
+    if scenario.queues is None and scenario.slurm is None:
         return  # no rule looks at them
     for column, kind in (("queue", "queue"), ("qos", "QOS")):
         for name in _used(scenario, row, column):
@@ -126,7 +126,7 @@ def _queues(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative]:
 def _used(scenario: Scenario, row: dict[str, Any], column: str) -> list[str]:
     """Return the other queues that jobs name; under Slurm those of its user, who has no account elsewhere."""
     frame = scenario.workload.frame
-    if scenario.scheduler is not None:
+    if scenario.slurm is not None:
         frame = frame.filter(pl.col("user").cast(pl.String).eq_missing(pl.lit(row["user"], dtype=pl.String)))
     counts = frame[column].cast(pl.String).drop_nulls().value_counts(sort=True)
     return [name for name in counts[column].head(FEW + 1).to_list() if name != row[column]][:FEW]
@@ -138,7 +138,7 @@ def _used(scenario: Scenario, row: dict[str, Any], column: str) -> list[str]:
 def _limits(scenario: Scenario, row: dict[str, Any], job: int) -> Iterator[Alternative]:
     """Halve the time limit, or the estimate that came with the job, but not below its run time."""
     runtime = row["runtime"] or 0.0
-    if scenario.scheduler is not None:
+    if scenario.slurm is not None:
         limit = row["limit"]
         if limit and (shorter := max(limit / 2, _whole_minutes(runtime))) < limit:
             title = f"time limit {duration(shorter)} instead of {duration(limit)}"

@@ -154,7 +154,7 @@ def _explanation(scene: Scene, *, what_if: bool, progress: Progress) -> Explanat
 def _notes(scenario: Scenario, result: SimResult) -> tuple[str, ...]:
     """Return what to know: not of energy and cost, which no job has."""
     notes = tuple(note for note in result.notes if not note.startswith("energy"))
-    return notes if scenario.scheduler is None else (DRAWN, *notes)
+    return notes if scenario.slurm is None else (DRAWN, *notes)
 
 
 def _provenance(scenario: Scenario, more: dict[str, Any]) -> Provenance:

@@ -102,10 +102,10 @@ def values_of(text: str) -> list[str]:
 
 def _changes(base: Scenario, combinations: Sequence[tuple[str, ...]]) -> dict[str, tuple[tuple[str, ...], ConfChange]]:
     """Return the combinations that differ from the site as it is configured, by their names."""
-    assert base.scheduler is not None
+    assert base.slurm is not None
     changes = {}
     for lines in combinations:
-        change = change_conf(base.scheduler, base.data.cluster, "\n".join((*lines, "")))
+        change = change_conf(base.slurm, base.data.cluster, "\n".join((*lines, "")))
         if change.settings:
             changes[", ".join(lines)] = lines, change
     if not changes:

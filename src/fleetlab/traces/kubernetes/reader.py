@@ -18,6 +18,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
+from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
@@ -26,6 +27,7 @@ from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
 from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, items, members
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.requests import unknown_resources
+from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
 from fleetlab.traces.kubernetes.selectors import features_of
 
 
@@ -35,12 +37,13 @@ class Inventory:
 
     pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
     nodes: dict[str, tuple[Node, str, int]] = field(default_factory=dict)
+    scheduler: KubeScheduler | None = None
 
 
 def read(path: Path, intake: Intake) -> Trace:
     """Read one file or all of a folder; nodes are also looked for in the files beside."""
-    files, others = _files(path)
-    lists = Inventory()
+    files, others, scheduler = _files(path)
+    lists = Inventory(scheduler=scheduler)
     for source in files:
         _collect(source, lists, intake, only=None)
     if not lists.nodes and not path.is_dir():
@@ -68,6 +71,7 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
         workload,
         source=source,
         cluster=cluster,
+        scheduler=lists.scheduler,
         placements=placements_of(gangs, jobs, zero),
         names=jobs.select("job", "name").lazy(),
         series={"unsized": unsized.lazy()} if unsized.height else {},
@@ -78,15 +82,26 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
 # -- files and objects ---------------------------------------------------------------------------------------------
 
 
-def _files(path: Path) -> tuple[list[SourceFile], list[str]]:
-    here = sources(path)
+def _files(path: Path) -> tuple[list[SourceFile], list[str], KubeScheduler | None]:
+    """The files with objects, those that are passed over, and what the scheduler's own configuration says."""
+    every = sources(path)
+    configured = [source for source in every if is_scheduler(Peek(source.path).beginning(source))]
+    here = [source for source in every if source not in configured]
     readable = [source for source in here if _first_kind(source)]
     if not readable:
         _surface_damage(here)
         msg = f"{path.name}: contains no JSON list of pods"
         raise TraceError(msg, hint=HINT)
     passed = [source.name for source in here if source not in readable]
-    return readable, [f"not read: {', '.join(passed[:10])}"] if passed else []
+    notes = [f"not read: {', '.join(passed[:10])}"] if passed else []
+    if len(configured) > 1:
+        notes.append(f"of several configurations of kube-scheduler the first is read: {configured[0].name}")
+    return readable, notes, _scheduler(configured[0]) if configured else None
+
+
+def _scheduler(source: SourceFile) -> KubeScheduler:
+    with source.open() as stream:
+        return scheduler_in(stream.read(1 << 20).decode("utf-8", "replace"), source.name)
 
 
 def _surface_damage(here: list[SourceFile]) -> None:

@@ -6,6 +6,7 @@ Read of the first profile, or of the one that is named; of its plugins only thos
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,19 +16,34 @@ from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements
 
 HINT = "what kube-scheduler is given with --config: a KubeSchedulerConfiguration"
 DEFAULT = KubeScheduler()
+KIND = re.compile(r"""(?:^kind|"kind")\s*:\s*["']?KubeSchedulerConfiguration\b""", re.MULTILINE)
 
 
 def read_scheduler(path: Path, name: str | None = None) -> KubeScheduler:
     """Read a profile from a file; the first if none is named."""
     try:
-        return scheduler_of(members(_document(path), path.name), name)
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        msg = f"{path.name}: cannot be read: {e}"
+        raise TraceError(msg, hint=HINT) from None
+    return scheduler_in(text, path.name, name)
+
+
+def scheduler_in(text: str, file: str, name: str | None = None) -> KubeScheduler:
+    """Read a profile from the text of a file."""
+    try:
+        return scheduler_of(members(_document(text, file), file), name)
     except MalformedObject as e:
-        msg = f"{path.name}: {e}"
+        msg = f"{file}: {e}"
         raise TraceError(msg, hint=HINT) from None
 
 
-def _document(path: Path) -> object:
-    text = path.read_text("utf-8")
+def is_scheduler(beginning: str) -> bool:
+    """Return whether a file configures kube-scheduler, by its beginning."""
+    return bool(KIND.search(beginning))
+
+
+def _document(text: str, file: str) -> object:
     if text.lstrip().startswith("{"):
         try:
             return json.loads(text)
@@ -36,7 +52,7 @@ def _document(path: Path) -> object:
     try:
         import yaml
     except ImportError:
-        msg = f"{path.name}: YAML needs PyYAML"
+        msg = f"{file}: YAML needs PyYAML"
         raise TraceError(msg, hint="pip install 'fleetlab[k8s]', or write it as JSON") from None
     try:
         return yaml.safe_load(text)

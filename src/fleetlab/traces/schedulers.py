@@ -1,0 +1,35 @@
+"""Which scheduler a file configures: a slurm.conf, or a KubeSchedulerConfiguration in YAML or JSON."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fleetlab.core import TraceError
+from fleetlab.core.schedulers import Scheduler
+from fleetlab.traces.kubernetes import scheduler_config
+from fleetlab.traces.slurm.conf import read_conf
+
+KIND = re.compile(r"""(?:^kind|"kind")\s*:\s*["']?(\w+)""", re.MULTILINE)
+READERS = {"KubeSchedulerConfiguration": scheduler_config.read_scheduler}  # by a kind of object that is in the file
+
+
+def read_scheduler(path: Path) -> Scheduler:
+    """Read the configuration of a scheduler; what is no object of Kubernetes is a slurm.conf."""
+    kinds = _kinds(path)
+    if not kinds:
+        return read_conf(path)
+    for kind, read in READERS.items():
+        if kind in kinds:
+            return read(path)
+    msg = f"{path.name}: configures no scheduler: {', '.join(dict.fromkeys(kinds))}"
+    raise TraceError(msg, hint=f"a slurm.conf, or a {', '.join(READERS)}")
+
+
+def _kinds(path: Path) -> list[str]:
+    if path.is_dir():
+        return []
+    try:
+        return KIND.findall(path.read_text("utf-8", errors="replace"))
+    except OSError:
+        return []  # its reader says what is wrong with the file
