@@ -29,6 +29,7 @@ class Board:
         self.listeners: list[Listener] = []
         self.kept: list[tuple[Task, Status]] = []  # decisions that were committed, in order
         self._journal: list[tuple[Task, Status, int]] = []
+        self._touched: dict[Task, None] = {}
         self._on_node: list[dict[str, Task]] = [{} for _ in self.cache.nodes]
         for task in (task for job in self.jobs for task in job.tasks):
             if task.status in ON_NODE:
@@ -122,7 +123,47 @@ class Board:
 
     def _decide(self, task: Task, status: Status, node: int) -> None:
         self._journal.append((task, task.status, task.node))
+        self._touched[task] = None
         self._move(task, status, node)
+
+    # -- from one cycle to the next ----------------------------------------------------------------------------------
+
+    def settle(self) -> tuple[list[Task], list[Task]]:
+        """End a cycle: return the pods that were bound, and those that were asked to go; all else waits again.
+
+        A pod that was promised a node others were evicted from is nominated to it: it comes first there.
+        """
+        self.listeners.clear()
+        kept = dict(self.kept)
+        self.kept.clear()
+        self._journal.clear()
+        bound = [task for task in self._touched if task.status is Status.BOUND and kept.get(task) is Status.BOUND]
+        gone = [task for task in self._touched if task.status is Status.RELEASING]
+        emptied = {task.node for task in gone}
+        for task in self._touched:
+            self._settle(task, is_bound=task in bound, is_nominated=task in kept and task.node in emptied)
+        self._touched.clear()
+        return bound, gone
+
+    def _settle(self, task: Task, *, is_bound: bool, is_nominated: bool) -> None:
+        if is_bound:
+            task.nominated = -1
+            self._move(task, Status.RUNNING, task.node)
+        elif task.status in (Status.BOUND, Status.PIPELINED):
+            other = task.stands_for or task
+            if is_nominated or task.stands_for is not None:
+                other.nominated = task.node
+            self._move(task, Status.PENDING, -1)
+        if task.stands_for is not None and task in task.job.tasks:
+            task.job.tasks.remove(task)
+
+    def release(self, task: Task) -> None:
+        """Ask a pod to go that no decision of the scheduler did."""
+        self._move(task, Status.RELEASING, task.node)
+
+    def clear(self, task: Task) -> None:
+        """Take a pod off its node: it has ended, or has gone."""
+        self._move(task, Status.ABSENT, -1)
 
     def _move(self, task: Task, status: Status, node: int) -> None:
         charged = task.status in CHARGED

@@ -19,6 +19,7 @@ class Status(Enum):
     BOUND = "bound"  # given a node in this cycle
     PIPELINED = "pipelined"  # promised a node, once others have left it
     RELEASING = "releasing"  # asked to go, and still there
+    ABSENT = "absent"  # gone; its owner has not made a new one yet
 
 
 HERE = (Status.RUNNING, Status.BOUND)
@@ -78,6 +79,11 @@ class Job:
     def pending(self) -> list[Task]:
         """Pods that wait."""
         return self.those(Status.PENDING)
+
+    @property
+    def present(self) -> int:
+        """How many pods there are."""
+        return len(self.tasks) - len(self.those(Status.ABSENT))
 
     @property
     def ready(self) -> int:

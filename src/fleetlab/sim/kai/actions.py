@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from fleetlab.sim.gangs.tasks import HERE, Job, Task, requests_of
+from fleetlab.sim.gangs.tasks import Job, Status, Task, requests_of
 from fleetlab.sim.kai.reclaim_rules import can_reclaim, may_reclaim
 from fleetlab.sim.kai.session import Session, to_allocate
 from fleetlab.sim.kai.shares import GPU, RESOURCES
@@ -20,7 +20,7 @@ def cycle(session: Session) -> None:
 
 
 def _waiting(session: Session) -> list[Job]:
-    return [job for job in session.jobs if job.pending and len(job.tasks) >= job.group.min_member]
+    return [job for job in session.jobs if job.pending and job.present >= job.group.min_member]
 
 
 def allocate(session: Session) -> None:
@@ -60,7 +60,8 @@ def _is_enough(session: Session, tasks: Iterable[Task]) -> bool:
 
 
 def _may_be_evicted(job: Job) -> bool:
-    return job.group.preemptible and bool(job.those(*HERE))
+    """Whether it may, and runs; what was bound a moment ago is left where it is."""
+    return job.group.preemptible and bool(job.those(Status.RUNNING)) and not job.those(Status.BOUND)
 
 
 def reclaim(session: Session) -> None:

@@ -10,7 +10,7 @@ from fleetlab.core.kai import UNLIMITED, Kai
 from fleetlab.core.pod_groups import Amounts
 from fleetlab.sim.gangs.amounts import add
 from fleetlab.sim.gangs.board import Board
-from fleetlab.sim.gangs.tasks import CHARGED, HERE, Job, Status, Task, requests_of
+from fleetlab.sim.gangs.tasks import CHARGED, Job, Status, Task, requests_of
 from fleetlab.sim.kai.orders import Change, compare_queues, turn
 from fleetlab.sim.kai.shares import GPU, RESOURCES, QueueState, charge, line, queue_states
 from fleetlab.sim.kubernetes.state import Ints
@@ -70,7 +70,7 @@ class Session:
 
     @staticmethod
     def _by_name(job: Job) -> list[Task]:
-        return sorted(job.those(*HERE), key=lambda task: (-task.pod.priority, task.pod.name))
+        return sorted(job.those(Status.RUNNING), key=lambda task: (-task.pod.priority, task.pod.name))
 
     def _first(self, waiting: Mapping[str, list[Job]], change: Callable[[str], Change], *, last: bool = False) -> str:
         """The queue whose turn is first, or last: level by level, each by what the queue below it that leads asks."""

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from fleetlab.sim.gangs.tasks import HERE, Job, Status, Task
+from fleetlab.sim.gangs.tasks import Job, Status, Task
 from fleetlab.sim.volcano.orders import sorted_jobs, sorted_queues, sorted_tasks, sorted_victims
 from fleetlab.sim.volcano.session import Session
 
@@ -209,7 +209,7 @@ def _preempt_for(session: Session, task: Task, concerns: Callable[[Task], bool])
         those = [
             one
             for one in board.on(node)
-            if one.status in HERE
+            if one.status is Status.RUNNING
             and one.may_be_evicted
             and concerns(one)
             and (one.is_best_effort or not task.is_best_effort)

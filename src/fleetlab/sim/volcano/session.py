@@ -124,7 +124,7 @@ class Session:
 
     def is_valid(self, job: Job) -> bool:
         """Whether gang finds enough pods in a group."""
-        return self.site.plugin("gang") is None or len(job.tasks) >= job.group.min_member
+        return self.site.plugin("gang") is None or job.present >= job.group.min_member
 
     def is_ready(self, job: Job) -> bool:
         """Whether enough pods have a node for the group to start."""
