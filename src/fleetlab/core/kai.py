@@ -7,11 +7,13 @@ scheduling.run.ai/v2 and its SchedulingShard.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.names import lookup
 from fleetlab.core.pod_groups import check_tree
+from fleetlab.core.records import from_values, to_values
 
 GPU = "nvidia.com/gpu"
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
@@ -45,9 +47,17 @@ class KaiQueue:
 
 @dataclass(frozen=True)
 class Kai:
-    """A site's queues and its scheduler's settings."""
+    """A site's queues and its scheduler's settings; the default queues are those of KAI's quick start."""
 
-    queues: tuple[KaiQueue, ...]
+    kind: ClassVar[str] = "kai"
+    title: ClassVar[str] = "KAI"
+    apart: ClassVar[bool] = False  # the instances of a job are a gang
+    whole_gpus: ClassVar[bool] = True
+
+    queues: tuple[KaiQueue, ...] = (
+        KaiQueue("default-parent-queue", quotas=dict.fromkeys(("cpu", "memory", GPU), Quota(0.0))),
+        KaiQueue("default-queue", "default-parent-queue", quotas=dict.fromkeys(("cpu", "memory", GPU), Quota(0.0))),
+    )
     actions: tuple[str, ...] = ACTIONS
     k_value: float = 0.0  # how much usage in the past counts
     half_life: float | None = None  # seconds after which usage counts half
@@ -62,3 +72,21 @@ class Kai:
         if self.saturation_multiplier < 1:
             msg = f"the saturation multiplier is below 1: {self.saturation_multiplier:g}"
             raise PolicyError(msg, hint="below 1, two queues could reclaim from each other for ever")
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Kai:
+        """Build one from plain tables, as `to_values` gives them."""
+        plain = dict(values)
+        queues = plain.pop("queues", None)
+        found = from_values(cls, plain, "configuration of KAI")
+        return found if queues is None else replace(found, queues=tuple(_queue_of(one) for one in queues))
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain tables of what differs from the defaults."""
+        return to_values(self)
+
+
+def _queue_of(values: Mapping[str, Any]) -> KaiQueue:
+    found = from_values(KaiQueue, values, "queue of KAI")
+    quotas = {name: from_values(Quota, one, "quota") for name, one in values.get("quotas", {}).items()}
+    return replace(found, quotas=quotas)

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from fleetlab.core.kai import Kai
 from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.names import lookup
 from fleetlab.core.slurm import Slurm
+from fleetlab.core.volcano import Volcano
 
-Scheduler: TypeAlias = Slurm | KubeScheduler
-KINDS: dict[str, type[Slurm] | type[KubeScheduler]] = {one.kind: one for one in (Slurm, KubeScheduler)}
+Scheduler: TypeAlias = Slurm | KubeScheduler | Volcano | Kai
+KINDS: dict[str, type[Slurm] | type[KubeScheduler] | type[Volcano] | type[Kai]] = {
+    one.kind: one for one in (Slurm, KubeScheduler, Volcano, Kai)
+}
 NAMED = tuple(kind for kind in KINDS if kind != Slurm.kind)  # whose defaults are a scheduler: a word is enough
 
 

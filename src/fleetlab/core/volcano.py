@@ -7,11 +7,13 @@ the ConfigMap volcano-scheduler-configmap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any, ClassVar
 
 from fleetlab.core.names import lookup
 from fleetlab.core.pod_groups import Amounts, check_tree
+from fleetlab.core.records import from_values, to_values
 
 ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
 PLUGINS = ("binpack", "capacity", "conformance", "drf", "gang", "nodeorder", "overcommit", "predicates", "priority",
@@ -82,7 +84,12 @@ DEFAULT_TIERS = (
 class Volcano:
     """A site's queues and its scheduler configuration; the default is that of Volcano's Helm chart."""
 
-    queues: tuple[VolcanoQueue, ...]
+    kind: ClassVar[str] = "volcano"
+    title: ClassVar[str] = "Volcano"
+    apart: ClassVar[bool] = False  # the instances of a job are a gang
+    whole_gpus: ClassVar[bool] = True
+
+    queues: tuple[VolcanoQueue, ...] = (VolcanoQueue("default"),)
     actions: tuple[str, ...] = ("enqueue", "allocate", "backfill")
     tiers: tuple[tuple[Plugin, ...], ...] = DEFAULT_TIERS
 
@@ -94,6 +101,23 @@ class Volcano:
         for queue in self.queues:
             lookup("dequeue strategy", queue.dequeue, DEQUEUE)
         check_tree({queue.name: queue.parent for queue in self.queues}, len(self.queues), root=ROOT)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Volcano:
+        """Build one from plain tables, as `to_values` gives them."""
+        plain = dict(values)
+        tiers = plain.pop("tiers", None)
+        found = from_values(cls, plain, "configuration of Volcano")
+        if tiers is None:
+            return found
+        return replace(found, tiers=tuple(tuple(_plugin_of(one) for one in tier) for tier in tiers))
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain tables of what differs from the defaults."""
+        values = to_values(self)
+        if "tiers" in values:
+            values["tiers"] = [[_plugin_values(one) for one in tier] for tier in self.tiers]
+        return values
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -109,3 +133,12 @@ class Volcano:
     def plugin(self, name: str) -> Plugin | None:
         """A plugin, if it is configured."""
         return next((one for one in self.plugins if one.name == name), None)
+
+
+def _plugin_values(plugin: Plugin) -> dict[str, Any]:
+    return to_values(plugin) | ({"disabled": sorted(plugin.disabled)} if plugin.disabled else {})
+
+
+def _plugin_of(values: Mapping[str, Any]) -> Plugin:
+    found = from_values(Plugin, values, "plugin of Volcano")
+    return replace(found, disabled=frozenset(found.disabled))

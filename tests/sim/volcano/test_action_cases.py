@@ -13,7 +13,7 @@ import pytest
 from tests.sim.volcano.volcano_cases import GI, Case, G, amounts, plugin, queue
 
 from fleetlab.core.volcano import Plugin
-from fleetlab.sim.volcano.orders import compare_jobs
+from fleetlab.sim.volcano.orders import sorted_jobs
 from fleetlab.sim.volcano.scores import binpack, binpack_weights
 
 ONE = amounts(1, G)
@@ -340,4 +340,4 @@ def test_sla_orders_groups_by_when_they_must_start(name, given, first_goes_first
     groups = {"job1": ("q", 1), "job2": ("q", 1, {"waiting_time": 3600.0})}
     tier = [Plugin("sla", arguments)]
     session = Case({"n1": amounts(1, GI)}, [queue("q")], groups, {}).session(["enqueue"], [tier])
-    assert (compare_jobs(session, *session.jobs) < 0) == first_goes_first
+    assert (sorted_jobs(session, session.jobs)[0].name == "job1") == first_goes_first

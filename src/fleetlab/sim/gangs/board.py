@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from fleetlab.core.kubernetes import SchedulingNode
-from fleetlab.sim.gangs.tasks import CHARGED, ON_NODE, Job, Status, Task
+from fleetlab.sim.gangs.tasks import CHARGED, ON_NODE, OUR_OWN, Job, Status, Task
 from fleetlab.sim.kubernetes.filters import resolvable, spread_allows
 from fleetlab.sim.kubernetes.state import Bools, Cache, Ints
 
@@ -40,7 +40,8 @@ class Board:
     @property
     def total(self) -> dict[str, float]:
         """What all nodes have together."""
-        return {name: float(array.sum()) for name, array in self.cache.allocatable.items() if name != COUNT}
+        known = [name for name in self.cache.allocatable if name != COUNT and not name.startswith(OUR_OWN)]
+        return {name: float(self.cache.allocatable[name].sum()) for name in known}
 
     def on(self, node: int) -> list[Task]:
         """The pods on a node, by name."""
@@ -104,7 +105,14 @@ class Board:
         """What stands for a pod that leaves, where it is to run next."""
         other = Task(task.pod, task.job, stands_for=task)
         task.job.tasks.append(other)
+        task.job.changed()
         return other
+
+    @staticmethod
+    def forget(task: Task) -> None:
+        """Take back what stands for a pod."""
+        task.job.tasks.remove(task)
+        task.job.changed()
 
     def commit(self, mark: int) -> None:
         """Keep what was decided since."""
@@ -155,7 +163,7 @@ class Board:
                 other.nominated = task.node
             self._move(task, Status.PENDING, -1)
         if task.stands_for is not None and task in task.job.tasks:
-            task.job.tasks.remove(task)
+            self.forget(task)
 
     def release(self, task: Task) -> None:
         """Ask a pod to go that no decision of the scheduler did."""
@@ -169,6 +177,7 @@ class Board:
         charged = task.status in CHARGED
         self._disappear(task)
         task.status, task.node = status, node
+        task.job.changed()
         self._appear(task)
         if change := (status in CHARGED) - charged:
             for listener in self.listeners:

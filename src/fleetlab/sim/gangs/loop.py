@@ -128,6 +128,7 @@ class Loop:
             elif kind == BACK and number in self.jobs:
                 for task in self.jobs[number].those(Status.ABSENT):
                     task.status = Status.PENDING
+                self.jobs[number].changed()
 
     def _end(self, number: int) -> None:
         job = self.jobs.pop(number)

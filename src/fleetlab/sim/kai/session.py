@@ -42,11 +42,11 @@ class Session:
     def in_turn(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Groups in the order of their queues, from the top of the tree down; each changes whose turn is next."""
         waiting: dict[str, list[Job]] = {}
-        for job in sorted(jobs, key=turn):
+        for job in sorted(jobs, key=turn, reverse=True):
             waiting.setdefault(job.group.queue, []).append(job)
         while waiting:
-            name = self._first(waiting, lambda one: (requests_of(to_allocate(waiting[one][0])), {}))
-            job = waiting[name].pop(0)
+            name = self._first(waiting, lambda one: (requests_of(to_allocate(waiting[one][-1])), {}))
+            job = waiting[name].pop()
             if not waiting[name]:
                 del waiting[name]
             yield job

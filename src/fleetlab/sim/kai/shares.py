@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fleetlab.core.kai import UNLIMITED, Kai, KaiQueue
 from fleetlab.core.kubernetes import CPU, MEMORY
 from fleetlab.core.pod_groups import Amounts
-from fleetlab.sim.gangs.tasks import CHARGED, Job, Status, Task
+from fleetlab.sim.gangs.tasks import CHARGED, Job, Task
 
 GPU = "nvidia.com/gpu"
 RESOURCES = (CPU, MEMORY, GPU)
@@ -169,19 +169,16 @@ def queue_states(site: Kai, jobs: Iterable[Job], total: Amounts, usage: Mapping[
             share.deserved, share.limit, share.weight = quota.deserved, quota.limit, quota.weight
             share.usage = usage.get(state.name, {}).get(name, 0.0)
     for job in jobs:
-        if job.group.queue in states:
+        if job.group.queue not in states:
+            continue
+        for state in line(states, job.group.queue):
+            for name, share in state.shares.items():
+                share.request += job.asks.get(name, 0)
+        if not job.is_waiting:
             for task in job.those(*CHARGED):
                 charge(states, task, 1)
-            for task in job.those(*CHARGED, Status.PENDING):
-                _ask(states, task)
     _set_fair_shares(states, "", total, site.k_value)
     return states
-
-
-def _ask(states: Mapping[str, QueueState], task: Task) -> None:
-    for state in line(states, task.job.group.queue):
-        for name, share in state.shares.items():
-            share.request += task.requests.get(name, 0)
 
 
 def charge(states: Mapping[str, QueueState], task: Task, sign: int) -> None:

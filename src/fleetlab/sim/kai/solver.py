@@ -75,7 +75,7 @@ def solve(session: Session, job: Job, others: Sequence[Job], allows: Callable[[O
 def _undo(session: Session, mark: int, outcome: Outcome) -> None:
     session.board.discard(mark)
     for task in outcome.moved.values():
-        task.job.tasks.remove(task)
+        session.board.forget(task)
     outcome.moved.clear()
 
 
@@ -133,4 +133,4 @@ def _place_again(session: Session, victims: Sequence[Task], outcome: Outcome) ->
         return
     board.discard(mark)
     for task in moved.values():
-        task.job.tasks.remove(task)
+        session.board.forget(task)

@@ -123,7 +123,7 @@ def _played(world: World, placed: Placed, until: float | None) -> Played:
     stop = math.inf if until is None else float(until)
     count, requests = len(world.submit), world.shapes.gpus[world.shape]
     runs = [run for run in placed.runs if run.begin < stop]
-    bits = _gpu_bits(runs, requests, world)
+    bits = gpu_bits(runs, requests, world)
     start, end, last = _numbers(placed.start), np.full(count, np.nan), np.full(count, -1)
     preemptions, lost, cut = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
     for k, run in enumerate(runs):
@@ -166,7 +166,7 @@ def _segments(runs: list[PodRun], bits: Ints, stopped: float | None) -> Segments
     )  # fmt: skip
 
 
-def _gpu_bits(runs: list[PodRun], requests: Ints, world: World) -> Ints:
+def gpu_bits(runs: list[PodRun], requests: Ints, world: World) -> Ints:
     """Return which GPUs of its node each run has: the first that are free."""
     free = [(1 << int(gpus)) - 1 for gpus in world.nodes.idle_gpus]
     bits = np.zeros(len(runs), np.int64)

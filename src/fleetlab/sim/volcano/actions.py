@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
 
-from fleetlab.sim.gangs.tasks import Job, Status, Task
-from fleetlab.sim.volcano.orders import sorted_jobs, sorted_queues, sorted_tasks, sorted_victims
+from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task
+from fleetlab.sim.volcano.orders import sorted_jobs, sorted_queues, sorted_tasks, sorted_victims, turn
 from fleetlab.sim.volcano.session import Session
 
 
@@ -24,10 +25,9 @@ def cycle(session: Session) -> None:
 
 def enqueue(session: Session) -> None:
     """Admit groups, one of each queue in turn."""
-    waiting = _by_queue(session, (job for job in session.jobs if not job.admitted))
-    while waiting:
-        name = sorted_queues(session, list(waiting))[0]
-        job = _pop(session, waiting, name)
+    waiting = Turns(session, (job for job in session.jobs if not job.admitted))
+    while name := waiting.queue():
+        job = waiting.pop(name)
         if job.group.min_resources is None or session.admits(job):
             session.admit(job)
 
@@ -37,20 +37,21 @@ def allocate(session: Session) -> None:
     if "enqueue" not in session.site.actions:
         for job in session.jobs:
             job.admitted = True
-    waiting = _by_queue(session, (job for job in _eligible(session) if _pending(job)))
+    waiting = Turns(session, (job for job in _eligible(session) if _pending(job)))
     held_up: dict[str, int] = {}
-    while waiting:
-        name = sorted_queues(session, list(waiting))[0]
+    hopeless = Hopeless()
+    while name := waiting.queue():
         if session.is_overused(name):
-            del waiting[name]
+            waiting.drop(name)
             continue
-        job = _pop(session, waiting, name)
+        job = waiting.pop(name)
         if _is_held_up(session, job, held_up):
             continue
-        if not _place(session, job):
+        if job in hopeless or not _place(session, job):
+            hopeless.add(job)
             held_up[name] = max(held_up.get(name, job.group.priority), job.group.priority)
         elif _pending(job) and session.is_ready(job) and job.ready > 0 and _still_fits(session, job):
-            waiting.setdefault(name, []).append(job)
+            waiting.push(job)
 
 
 def _is_held_up(session: Session, job: Job, held_up: dict[str, int]) -> bool:
@@ -113,7 +114,8 @@ def _seat(session: Session, task: Task) -> bool:
 
 def backfill(session: Session) -> None:
     """Place pods that ask for nothing."""
-    for job in sorted_jobs(session, _eligible(session)):
+    some = [job for job in _eligible(session) if any(one.is_best_effort for one in job.pending)]
+    for job in sorted_jobs(session, some):
         for task in [one for one in job.pending if one.is_best_effort]:
             mark = session.board.mark()
             if _seat(session, task) and task.status is Status.BOUND:
@@ -127,18 +129,21 @@ def backfill(session: Session) -> None:
 
 def reclaim(session: Session) -> None:
     """Take back for starving groups what other queues hold over what they deserve."""
-    starving = _by_queue(session, (job for job in _eligible(session) if session.is_starving(job)))
-    while starving:
-        name = sorted_queues(session, list(starving))[0]
+    starving = Turns(session, (job for job in _eligible(session) if session.is_starving(job)))
+    hopeless = Hopeless()
+    while name := starving.queue():
         if session.is_overused(name):
-            del starving[name]
+            starving.drop(name)
             continue
-        for job in sorted_jobs(session, starving.pop(name)):
+        for job in starving.drop(name):
+            if job in hopeless:
+                continue
             mark = session.board.mark()
             for task in sorted_tasks(session, job.pending):
                 if session.is_starving(job) and task.pod.preempts and session.may_reclaim(task):
                     _reclaim_for(session, task)
-            _settle(session, job, mark)
+            if not _settle(session, job, mark) or session.is_starving(job):
+                hopeless.add(job)
 
 
 def _reclaim_for(session: Session, task: Task) -> bool:
@@ -177,14 +182,20 @@ def _make_room(session: Session, task: Task, node: int, those: list[Task], *, qu
 def preempt(session: Session) -> None:
     """Evict in the same queue for starving groups, then within groups for pods of a higher priority."""
     starving = [job for job in _eligible(session) if session.is_starving(job)]
-    waiting = _by_queue(session, starving)
+    waiting: dict[str, list[Job]] = {}
+    for job in sorted_jobs(session, starving):
+        waiting.setdefault(job.group.queue, []).append(job)
+    hopeless = Hopeless()
     for name in sorted_queues(session, list(waiting)):
-        for job in sorted_jobs(session, waiting[name]):
+        for job in waiting[name]:
+            if job in hopeless:
+                continue
             mark = session.board.mark()
             for task in sorted_tasks(session, job.pending):
                 if session.is_starving(job):
                     _preempt_for(session, task, partial(_is_rival, job))
-            _settle(session, job, mark)
+            if not _settle(session, job, mark) or session.is_starving(job):
+                hopeless.add(job)
         for job in waiting[name]:
             for task in sorted_tasks(session, job.pending):
                 mark = session.board.mark()
@@ -219,11 +230,12 @@ def _preempt_for(session: Session, task: Task, concerns: Callable[[Task], bool])
     return False
 
 
-def _settle(session: Session, job: Job, mark: int) -> None:
+def _settle(session: Session, job: Job, mark: int) -> bool:
     if session.is_pipelined(job):
         session.board.commit(mark)
-    else:
-        session.board.discard(mark)
+        return True
+    session.board.discard(mark)
+    return False
 
 
 # -- whose turn it is --------------------------------------------------------------------------------------------------
@@ -233,20 +245,36 @@ def _eligible(session: Session) -> list[Job]:
     return [job for job in session.jobs if job.admitted and session.is_valid(job)]
 
 
-def _by_queue(session: Session, jobs: Iterable[Job]) -> dict[str, list[Job]]:
-    found: dict[str, list[Job]] = {}
-    for job in jobs:
-        found.setdefault(job.group.queue, []).append(job)
-    return found
+class Turns:
+    """Groups that wait for their turn, by queue."""
 
+    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
+        self._session = session
+        self._waiting: dict[str, list[tuple[tuple[float | str, ...], int, Job]]] = {}
+        self._serial = 0
+        for job in jobs:
+            self.push(job)
 
-def _pop(session: Session, waiting: dict[str, list[Job]], name: str) -> Job:
-    """The next group of a queue; a queue without any is done."""
-    job = sorted_jobs(session, waiting[name])[0]
-    waiting[name].remove(job)
-    if not waiting[name]:
-        del waiting[name]
-    return job
+    def push(self, job: Job) -> None:
+        """Let a group wait; its place is by what it holds now."""
+        line = self._waiting.setdefault(job.group.queue, [])
+        self._serial += 1
+        heapq.heappush(line, (turn(self._session, job), self._serial, job))
+
+    def queue(self) -> str:
+        """The queue whose turn it is; none if nobody waits."""
+        return sorted_queues(self._session, list(self._waiting))[0] if self._waiting else ""
+
+    def pop(self, name: str) -> Job:
+        """The next group of a queue; a queue without any is done."""
+        job = heapq.heappop(self._waiting[name])[2]
+        if not self._waiting[name]:
+            del self._waiting[name]
+        return job
+
+    def drop(self, name: str) -> list[Job]:
+        """All groups of a queue, in order."""
+        return [job for *_, job in sorted(self._waiting.pop(name))]
 
 
 ACTIONS: dict[str, Callable[[Session], None]] = {

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key, partial
 from typing import TYPE_CHECKING
 
-from fleetlab.sim.gangs.amounts import add
-from fleetlab.sim.gangs.tasks import CHARGED, Job, Task
+from fleetlab.sim.gangs.tasks import Job, Task
 from fleetlab.sim.volcano.queues import QueueState, capacity_share, share_of
 
 if TYPE_CHECKING:
     from fleetlab.sim.volcano.session import Session
-
-Order = Callable[["Session", Job, Job], float]
 
 
 def sorted_queues(session: Session, names: Sequence[str]) -> list[str]:
@@ -51,17 +49,13 @@ def _compare_shares(session: Session, one: QueueState, other: QueueState) -> int
 
 def sorted_jobs(session: Session, jobs: Sequence[Job]) -> list[Job]:
     """Groups of a queue in order of their turn."""
-    return sorted(jobs, key=cmp_to_key(partial(compare_jobs, session)))
+    return sorted(jobs, key=partial(turn, session))
 
 
-def compare_jobs(session: Session, left: Job, right: Job) -> int:
-    """By the plugins, then by age, then by name."""
-    for plugin in session.at("jobOrder"):
-        found = _JOB_ORDERS[plugin.name](session, left, right) if plugin.name in _JOB_ORDERS else 0
-        if found:
-            return _sign(found)
-    one, other = (left.group.created, left.name), (right.group.created, right.name)
-    return -1 if one < other else int(one != other)
+def turn(session: Session, job: Job) -> tuple[float | str, ...]:
+    """What groups are ordered by: the plugins, in order of their tiers, then age, then name."""
+    ranks = [_JOB_RANKS[p.name](session, job) for p in session.at("jobOrder") if p.name in _JOB_RANKS]
+    return (*ranks, job.group.created, job.name)
 
 
 def deadline(session: Session, job: Job) -> float | None:
@@ -75,8 +69,7 @@ def deadline(session: Session, job: Job) -> float | None:
 
 def dominant_share(session: Session, job: Job) -> float:
     """The largest part of the cluster that a group holds of any resource."""
-    held = add(*(task.requests for task in job.those(*CHARGED)))
-    return share_of(held, session.total)
+    return share_of(job.charged, session.total)
 
 
 def sorted_tasks(session: Session, tasks: Sequence[Task]) -> list[Task]:
@@ -96,7 +89,7 @@ def sorted_victims(session: Session, those: Sequence[Task], task: Task) -> list[
         if one != other:
             nearer = _level(session, other, queue) - _level(session, one, queue) if session.tree() else 0
             return nearer or -compare_queues(session, one, other)
-        return -compare_jobs(session, left.job, right.job)
+        return 1 if turn(session, left.job) < turn(session, right.job) else -1
 
     return sorted(those, key=cmp_to_key(compare))
 
@@ -128,20 +121,15 @@ def _sign(value: float) -> int:
     return (value > 0) - (value < 0)
 
 
-def _by_deadline(session: Session, left: Job, right: Job) -> float:
-    one, other = deadline(session, left), deadline(session, right)
-    if one is None or other is None:
-        return float(one is None) - float(other is None)
-    return one - other
+def _by_deadline(session: Session, job: Job) -> float:
+    due = deadline(session, job)
+    return math.inf if due is None else due
 
 
-def _ready_last(session: Session, left: Job, right: Job) -> float:
-    return float(left.ready >= left.needed) - float(right.ready >= right.needed)
-
-
-_JOB_ORDERS: dict[str, Order] = {
-    "priority": lambda session, left, right: right.group.priority - left.group.priority,
-    "gang": _ready_last,
-    "drf": lambda session, left, right: dominant_share(session, left) - dominant_share(session, right),
+# The lowest rank goes first: by priority, those that are not complete, by dominant share, by when they must start.
+_JOB_RANKS: dict[str, Callable[[Session, Job], float]] = {
+    "priority": lambda session, job: -job.group.priority,
+    "gang": lambda session, job: float(not job.is_waiting and job.ready >= job.needed),
+    "drf": lambda session, job: 0.0 if job.is_waiting else dominant_share(session, job),
     "sla": _by_deadline,
 }

@@ -15,7 +15,7 @@ from fleetlab.core.kubernetes import CPU, MEMORY
 from fleetlab.core.pod_groups import Amounts
 from fleetlab.core.volcano import ROOT, Volcano, VolcanoQueue
 from fleetlab.sim.gangs.amounts import LEAST, add, beyond, minus, wanted, within
-from fleetlab.sim.gangs.tasks import HERE, Job, Status, requests_of
+from fleetlab.sim.gangs.tasks import Job
 
 
 @dataclass
@@ -105,15 +105,15 @@ def _join(states: Mapping[str, QueueState]) -> None:
 def _account(states: Mapping[str, QueueState], job: Job, *, whole: bool) -> None:
     """Count a group in its queue and all above; capacity counts all that an admitted one needs, proportion the rest."""
     state = states[job.group.queue]
-    held, least = job.allocated, job.group.min_resources or {}
-    asks = requests_of(job.those(*HERE, Status.PIPELINED, Status.PENDING))
-    runs = job.ready >= job.group.min_member
+    least = job.group.min_resources or {}
+    held = {} if job.is_waiting else job.allocated
+    runs = bool(held) and job.ready >= job.group.min_member
     coming: Amounts = {}
     if job.admitted and job.group.min_resources is not None:
         coming = least if whole and not runs else beyond(least, held)
     for name in (*state.ancestors, state.name):
         one = states[name]
-        one.allocated, one.request = add(one.allocated, held), add(one.request, asks)
+        one.allocated, one.request = add(one.allocated, held), add(one.request, job.asks)
         one.inqueue, one.elastic = add(one.inqueue, coming), add(one.elastic, beyond(held, least))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from fleetlab.sim.gangs.amounts import LEAST, add, minus, wanted, within
-from fleetlab.sim.gangs.tasks import CHARGED, Job, Task
+from fleetlab.sim.gangs.tasks import Task
 from fleetlab.sim.volcano.queues import QueueState, share_of
 
 if TYPE_CHECKING:
@@ -47,19 +47,15 @@ def priority(session: Session, task: Task, those: Sequence[Task]) -> list[Task]:
 
 def drf(session: Session, task: Task, those: Sequence[Task]) -> list[Task]:
     """Pods of groups whose dominant share stays at least as large as that of the one that gains."""
-    mine = share_of(add(_held(task.job), task.requests), session.total)
+    mine = share_of(add(task.job.charged, task.requests), session.total)
     held: dict[str, dict[str, float]] = {}
     found = []
     for one in those:
-        held[one.job.name] = minus(held.get(one.job.name) or _held(one.job), one.requests)
+        held[one.job.name] = minus(held.get(one.job.name) or one.job.charged, one.requests)
         theirs = share_of(held[one.job.name], session.total)
         if mine < theirs or abs(mine - theirs) <= ALMOST:
             found.append(one)
     return found
-
-
-def _held(job: Job) -> dict[str, float]:
-    return add(*(task.requests for task in job.those(*CHARGED)))
 
 
 def proportion(session: Session, task: Task, those: Sequence[Task]) -> list[Task]:
