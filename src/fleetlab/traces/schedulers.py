@@ -1,17 +1,21 @@
-"""Which scheduler a file configures: a slurm.conf, or a KubeSchedulerConfiguration in YAML or JSON."""
+"""Which scheduler a file configures: a slurm.conf, or objects of Kubernetes in YAML or JSON."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from fleetlab.core import TraceError
 from fleetlab.core.schedulers import Scheduler
-from fleetlab.traces.kubernetes import scheduler_config
+from fleetlab.traces.kubernetes import gang_schedulers, scheduler_config
 from fleetlab.traces.slurm.conf import read_conf
 
-KIND = re.compile(r"""(?:^kind|"kind")\s*:\s*["']?(\w+)""", re.MULTILINE)
-READERS = {"KubeSchedulerConfiguration": scheduler_config.read_scheduler}  # by a kind of object that is in the file
+KIND = re.compile(r"""(?:^[ -]*kind|"kind")\s*:\s*["']?(\w+)""", re.MULTILINE)
+READERS: dict[str, Callable[[Path], Scheduler]] = {  # by a kind of object that is in the file
+    "KubeSchedulerConfiguration": scheduler_config.read_scheduler,
+    "Queue": gang_schedulers.read_gang_scheduler,  # of Volcano or KAI
+}
 
 
 def read_scheduler(path: Path) -> Scheduler:

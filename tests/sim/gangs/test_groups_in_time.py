@@ -157,7 +157,7 @@ def test_usage_is_a_part_of_what_the_cluster_had(half_life, expected):
 GROUPS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(1, 3), st.integers(0, 40), st.integers(1, 30)),
     min_size=1,
-    max_size=8,
+    max_size=5,
 )  # queue, GPUs a pod, pods, submitted, run time
 
 
@@ -192,7 +192,7 @@ def held(groups, found, of):
 
 
 @BOTH
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(given_=GROUPS)
 def test_no_node_holds_more_than_it_has(plays, given_):
     groups, _, found = plays(given_)
@@ -200,7 +200,7 @@ def test_no_node_holds_more_than_it_has(plays, given_):
 
 
 @BOTH
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(given_=GROUPS)
 def test_no_queue_holds_more_than_its_limit(plays, given_):
     groups, _, found = plays(given_)
@@ -208,7 +208,7 @@ def test_no_queue_holds_more_than_its_limit(plays, given_):
 
 
 @BOTH
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(given_=GROUPS)
 def test_a_gang_is_there_whole_or_not_at_all(plays, given_):
     groups, _, found = plays(given_)
@@ -225,7 +225,7 @@ def fits(one):
     return len(one.pods) <= 2 * (4 // one.pods[0].requests[GPU])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(given_=GROUPS)
 def test_in_kai_every_group_that_fits_its_limit_and_the_nodes_ends(given_):
     groups, _, found = kai_plays(given_)
@@ -233,7 +233,7 @@ def test_in_kai_every_group_that_fits_its_limit_and_the_nodes_ends(given_):
     assert [not math.isinf(end) for end in found.end] == can
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(given_=GROUPS)
 def test_in_volcano_every_group_within_its_queues_share_of_the_weights_ends(given_):
     """More is not promised: of two gangs over what their queues deserve neither starts, though both would fit.
@@ -254,7 +254,7 @@ def test_in_volcano_two_gangs_over_their_queues_shares_wait_for_ever():
 
 
 @BOTH
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(given_=GROUPS)
 def test_a_group_that_ends_has_run_its_whole_time(plays, given_):
     _, run, found = plays(given_)

@@ -19,16 +19,20 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
 from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.core.schedulers import Scheduler
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.kubernetes.gang_schedulers import gang_scheduler_of
 from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
 from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
-from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, items, members
+from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, Object, items, members
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.requests import unknown_resources
 from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
 from fleetlab.traces.kubernetes.selectors import features_of
+
+TABLES = {"Pod": "pods", "Node": "nodes", "Queue": "queues", "PodGroup": "pod groups"}
 
 
 @dataclass
@@ -37,7 +41,9 @@ class Inventory:
 
     pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
     nodes: dict[str, tuple[Node, str, int]] = field(default_factory=dict)
-    scheduler: KubeScheduler | None = None
+    scheduler: Scheduler | None = None
+    queues: dict[str, Object] = field(default_factory=dict)  # of Volcano or KAI
+    groups: set[str] = field(default_factory=set)  # names of their pod groups: pods say which they are of
 
 
 def read(path: Path, intake: Intake) -> Trace:
@@ -46,6 +52,7 @@ def read(path: Path, intake: Intake) -> Trace:
     lists = Inventory(scheduler=scheduler)
     for source in files:
         _collect(source, lists, intake, only=None)
+    _queues(lists, intake)
     if not lists.nodes and not path.is_dir():
         for source in (s for s in sources(path.parent) if _first_kind(s) == "Node"):
             _collect(source, lists, intake, only="Node")
@@ -123,7 +130,7 @@ def _kind_in(beginning: str) -> str | None:
     kinds = re.findall(r'"kind"\s*:\s*"(\w+)"', text)
     if re.search(r'"items"\s*:\s*\[\s*\]', text) and "List" in kinds:
         return "List"
-    return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node")), None)
+    return next((k for kind in kinds if (k := kind.removesuffix("List")) in TABLES), None)
 
 
 def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str | None) -> None:
@@ -131,7 +138,7 @@ def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str 
         kind = _kind(item)
         if only and kind != only:
             continue
-        table = {"Pod": "pods", "Node": "nodes"}.get(kind, "other objects")
+        table = TABLES.get(kind, "other objects")
         intake.read(table, 1)
         if number % 1000 == 0:
             intake.progress(table, intake.rows[table], share)
@@ -178,9 +185,21 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         node = node_of(members(item, "node"))
         _again(lists.nodes.get(node.name), "nodes", node.name, intake)
         lists.nodes[node.name] = (node, file, line)
+    elif kind == "Queue":
+        lists.queues[_name(item)] = members(item, "queue")
+    elif kind == "PodGroup":
+        lists.groups.add(_name(item))
     else:
         msg = f"neither a pod nor a node: {kind[:80]}"
         raise MalformedObject(msg)
+
+
+def _queues(lists: Inventory, intake: Intake) -> None:
+    """Volcano or KAI as the site's queues configure it, where nothing else does."""
+    found = gang_scheduler_of(lists.queues.values())
+    lists.scheduler = lists.scheduler or found
+    intake.keep("queues", len(lists.queues))
+    intake.keep("pod groups", len(lists.groups))
 
 
 def _again(before: tuple[object, str, int] | None, table: str, name: str, intake: Intake) -> None:
