@@ -10,6 +10,8 @@ from fleetlab.core import PolicyError, TraceError
 from fleetlab.core.kai import GPU, Kai, Quota
 from fleetlab.core.schedulers import scheduler_of, scheduler_values
 from fleetlab.core.volcano import Plugin, Volcano
+from fleetlab.traces import read
+from fleetlab.traces.kubernetes.gang_schedulers import kai_queue as read_queue
 from fleetlab.traces.schedulers import read_scheduler
 
 VOLCANO = """
@@ -175,3 +177,27 @@ def test_the_reasons_of_a_wait_add_up_to_it(scheduler):
 def test_a_scenario_with_a_file_survives_its_address(volcano):
     scenario = Scenario.of("builtin:100", scheduler=volcano)
     assert Scenario.from_query(scenario.to_query()).policy == scenario.policy
+
+
+def test_read_kubernetes_takes_queues_and_pod_groups_beside_pods(tmp_path):
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
+        "status": {"phase": "Pending"},
+    }
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "team"},
+    }
+    queue = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "team"},
+        "spec": {"resources": {"gpu": {"quota": 2, "limit": 4, "overQuotaWeight": 1}}},
+    }
+    (tmp_path / "site.json").write_text(json.dumps({"kind": "List", "items": [pod, group, queue]}))
+    trace = read(tmp_path / "site.json", "kubernetes")
+    assert trace.scheduler == Kai((read_queue(queue),))
+    assert trace.counts["rejected"].sum() == 0
