@@ -4,18 +4,24 @@
     python -m benchmarks.eta plain-1 plain-2 --asks 200              # folders of traces: each, and all together
     python -m benchmarks.eta builtin:20000 --words "load=0.4 nodes=-80%" --asks 150 --oracle
     python -m benchmarks.eta builtin:20000 --words "load=2.2" --asks 12 --speed
+    python -m benchmarks.eta --philly ../shared/data/philly/philly_sia_82k.csv --asks 200
 
 `--oracle` tells replays the truth of run times, of arrivals, or of both: what is lost then is not lost by the other.
-`--speed` tells how long a question takes beside a queue of about 1,000; `--independent 3000` is a simulated log with a known law: Poisson arrivals, exponential run times by user.
+`--speed` tells how long a question takes beside a queue of about 1,000. `--independent 3000` is a simulated log with a
+known law: Poisson arrivals, exponential run times by user. `--philly` takes each virtual cluster of Philly with at
+least 1,900 jobs, on the fewest nodes of 8 GPUs with a load of at most 0.4: arrivals come in bursts of days, and at 0.8
+jobs would wait for days on end.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -83,6 +89,26 @@ def small_cluster(count: int, gpus: int = 8) -> Cluster:
     return Cluster.of(pl.DataFrame(names), source="by hand")
 
 
+def virtual_clusters(file: Path, least: int = 1900, load: float = 0.4) -> dict[str, Scenario]:
+    """Return the submissions of Philly's larger virtual clusters, each on a cluster that they keep busy."""
+    jobs = pl.read_csv(file, try_parse_dates=True).drop_nulls().sort("timestamp")
+    found = {}
+    for (name,), part in jobs.group_by("cluster", maintain_order=True):
+        if len(part) < least:
+            continue
+        submit = (part["timestamp"] - part["timestamp"].min()).dt.total_seconds().cast(pl.Float64)
+        busy = cast(float, (part["duration"] * part["num_gpus"]).sum()) / cast(float, submit.max())
+        gpus = part["num_gpus"]
+        count = max(math.ceil(busy / load / 8), math.ceil(cast(int, gpus.max()) / 8))
+        instances = -(-gpus // 8)
+        columns = {"submit": submit, "runtime": part["duration"], "gpu_milli": gpus * 1000 // instances}
+        frame = pl.DataFrame(columns | {"instances": instances, "user": [str(name)] * len(part)})
+        found[f"Philly {name} on {count} nodes"] = Scenario.of(
+            Workload.of(frame, source=f"Philly {name}"), small_cluster(count)
+        )
+    return found
+
+
 def row_of(name: str, answer: Floats, truth: Floats) -> str:
     """Return coverage and loss as a row of a table."""
     shares = [covered(answer, truth, low, high) for low, high in ((1, 3), (0, 4))]
@@ -142,12 +168,15 @@ def main() -> None:
     options.add_argument("--oracle", action="store_true")
     options.add_argument("--speed", action="store_true")
     options.add_argument("--independent", type=int, default=0, metavar="JOBS")
+    options.add_argument("--philly", type=Path, metavar="FILE")
     options.add_argument("--save", metavar="FOLDER", help="keep answers and truth of each trace as an .npz file")
     given = options.parse_args()
     words = dict(word.split("=", 1) for word in given.words.split())
     scenarios = {name: Scenario.of(name, **words) for name in given.traces}
     if given.independent:
         scenarios["independent jobs"] = Scenario.of(random_jobs(given.independent), small_cluster(12))
+    if given.philly:
+        scenarios |= virtual_clusters(given.philly)
     every: dict[str, list[Floats]] = {}
     print("| by | asks | 80 % covers | 95 % covers | below P10 / above P90 | width of 80 %, s | pinball loss, s |")
     for name, scenario in scenarios.items():

@@ -56,6 +56,7 @@ share mig apply 3g.71gb,2x2g.35gb --model H200
 share emit spec.toml --to dra --out claim.yaml
 share lint claim.yaml
 share read claim.yaml
+doctor
 bench show SUITE
 bench analyze SUITE --out analysis
 """

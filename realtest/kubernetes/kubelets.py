@@ -24,15 +24,21 @@ class Kubelets:
         self.pods: dict[str, Object] = {}
         self.ended: set[str] = set()
         self.seen: dict[str, dict[str, float]] = {}  # when the watch first said so: bound, running, deleted
+        # When a pod that waits was changed, and whether more than its status was: who manages its fields counts too.
+        self.changes: list[tuple[float, str, bool]] = []
         self._started: set[str] = set()
         self._leaving: set[str] = set()
+        self._managed: dict[str, object] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def follow(self, since: str) -> None:
         """Watch the pods, and act as kubelets do; until it is cancelled."""
         async for change, pod in self.client.watch(PODS, since):
             name = pod["metadata"]["name"]
-            pod["metadata"].pop("managedFields", None)
+            managed = pod["metadata"].pop("managedFields", None)
+            if change == "MODIFIED" and not pod["spec"].get("nodeName"):
+                self.changes.append((time.time(), name, managed != self._managed.get(name)))
+            self._managed[name] = managed
             self.pods[name] = pod
             self._note(name, change, pod)
             if change == "DELETED":

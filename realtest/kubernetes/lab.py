@@ -26,8 +26,8 @@ TOKEN = "lab"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "openssl")
 # No controller would take the taint of a new node away, and none makes the service accounts that pods run as.
 ADMISSION = "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount"
-# What was decided, in which order, and every score: the files of the scheduler that say so, at their levels.
-VERBOSITY = ("--v=3", "--vmodule=generic_scheduler=10")
+# What was decided, in which order, every score, and each request to the API server: the files that say so.
+VERBOSITY = ("--v=3", "--vmodule=generic_scheduler=10,round_trippers=6")
 
 
 class LabError(RuntimeError):

@@ -9,6 +9,7 @@ from typing import Any
 from realtest.kubernetes.objects import GPU, MODELS, Load, Object
 
 NODES = 40
+REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
 ZONE, HOST, PRODUCT = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "nvidia.com/gpu.product"
 
 
@@ -101,7 +102,42 @@ def _spreading(drawn: random.Random, pod: Object) -> None:
         pod["spec"]["nodeSelector"] = {"pool": "shared"}
 
 
+def _mixed(drawn: random.Random, pod: Object) -> None:
+    _spreading(drawn, pod)
+    _selective(drawn, pod)
+
+
+def _neighborly(drawn: random.Random, pod: Object) -> None:
+    """Near or far from pods of an app, on hosts and in zones; one in three, as such pods look at all others."""
+    if drawn.random() > 0.35:
+        return
+    own = pod["metadata"]["labels"]["app"]
+    other = f"app-{drawn.randrange(12):02}"
+    near, far = {}, {}
+    kind = drawn.choice(("spread", "apart", "together", "drawn", "shy"))
+    if kind == "spread":
+        far[REQUIRED] = [_beside(HOST, own)]
+    elif kind == "apart":
+        far[REQUIRED] = [_beside(ZONE, other)] if drawn.random() < 0.2 else [_beside(HOST, other, own)]
+    elif kind == "together":
+        near[REQUIRED] = [_beside(ZONE, own)]
+    elif kind == "drawn":
+        near[PREFERRED] = [{"weight": drawn.choice((10, 60, 100)), "podAffinityTerm": _beside(ZONE, own, other)}]
+    else:
+        far[PREFERRED] = [{"weight": drawn.choice((5, 50)), "podAffinityTerm": _beside(HOST, other)}]
+        near[PREFERRED] = [{"weight": drawn.choice((5, 30)), "podAffinityTerm": _beside(PRODUCT, own)}]
+    pod["spec"]["affinity"] = {"podAffinity": near, "podAntiAffinity": far}
+
+
+def _beside(key: str, *apps: str) -> Object:
+    expression = {"key": "app", "operator": "In", "values": list(apps)}
+    return {"topologyKey": key, "labelSelector": {"matchExpressions": [expression]}}
+
+
 CLASSES = {"batch": -10, "normal": 0, "patient-never": 100, "urgent": 100, "serving": 1000}
+
+# By app; of the others any pod may be evicted.
+BUDGETS = {"app-00": 0, "app-01": 0, "app-02": 1, "app-03": 0, "app-04": 2, "app-05": 0, "app-06": 1}
 
 
 def _ranked(drawn: random.Random, pod: Object) -> None:
@@ -159,6 +195,26 @@ ALL = [
         "five priority classes, one of which does not preempt, and budgets of disruption",
         load=Load(pod=_ranked, classes=CLASSES, budgets={"app-00": 0, "app-01": 1, "app-02": 2}, run_s=8.0),
         seed=7,
+    ),
+    Profile(
+        "mix",
+        "topology spread, node selectors, node affinity and taints in one; other weights",
+        score=_instead((), NodeAffinity=3, TaintToleration=2),
+        load=Load(pod=_mixed, tainted=True, run_s=4.0),
+        seed=8,
+    ),
+    Profile(
+        "neighbors",
+        "affinity and anti-affinity between pods, on hosts, in zones and by GPU model; its weight is 3",
+        score=_instead((), InterPodAffinity=3),
+        load=Load(pod=_neighborly, run_s=4.5),
+        seed=10,
+    ),
+    Profile(
+        "budgets",
+        "five priority classes, and budgets that allow no more disruption for half of the apps",
+        load=Load(pod=_ranked, classes=CLASSES, budgets=BUDGETS, run_s=8.0),
+        seed=9,
     ),
 ]
 PROFILES = {profile.name: profile for profile in ALL}

@@ -4,7 +4,8 @@ The cache is led by the record: a pod is on its node from the attempt that chose
 gone. kube-scheduler takes its snapshot a moment after it logs an attempt, and logs that a pod is gone a moment before
 it takes it off, in another thread: the last pod that went before an attempt may still have been there, and those that
 went within `BLUR_S` after it may have been gone. A decision is `exact` if it follows from the order of the log, and
-`late` if it follows only with such pods still there, or gone already.
+`late` if it follows only with such pods still there, or gone already. It is `among best` if as many nodes fit and its
+node is among our best, but another node has another sum of scores.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import polars as pl
 from fleetlab.core.kubernetes import DisruptionBudget, KubeScheduler, SchedulingPod
 from fleetlab.sim.kubernetes.decide import Decision, decide
 from fleetlab.sim.kubernetes.preemption import best_candidates
+from fleetlab.sim.kubernetes.reasons import fit_error
 from fleetlab.sim.kubernetes.state import Cache, Ints
 from fleetlab.traces.kubernetes.scheduler_config import scheduler_of
 from fleetlab.traces.kubernetes.scheduling import disruption_budget, scheduling_node, scheduling_pod
@@ -60,8 +62,15 @@ class Run:
             {pod_number(item["metadata"]["name"]): float(item["metadata"]["annotations"][RUN_TIME]) for item in pods},
             [disruption_budget(item) for item in site["budgets"]],
             scheduler_of(site["scheduler"]),
-            pl.read_csv(gzip.decompress((folder / "record.csv.gz").read_bytes()), schema=SCHEMA),
+            _record(gzip.decompress((folder / "record.csv.gz").read_bytes())),
         )
+
+
+def _record(text: bytes) -> pl.DataFrame:
+    """Read a record; earlier ones do not say how long an attempt took."""
+    names = text.partition(b"\n")[0].decode().split(",")
+    record = pl.read_csv(text, schema={name: SCHEMA[name] for name in names})
+    return record if "took" in names else record.with_columns(took=pl.lit(None, dtype=pl.Float64))
 
 
 def _started(item: dict[str, Any], begin: float) -> float:
@@ -130,17 +139,27 @@ class Replay:
                     self.cache.remove(other.name)
             if agrees:
                 return "late"
-        return "wrong"
+        return "among best" if self._placed_alike(row, decide(self.cache, pod, self.run.profile, among)) else "wrong"
+
+    def _placed_alike(self, row: dict[str, Any], ours: Decision) -> bool:
+        """Whether as many nodes fit and its node is among our best, though some other node has another sum."""
+        return row["node"] >= 0 and len(ours.nodes) == row["found"] and row["node"] in ours.best
 
     def _agrees(self, row: dict[str, Any], ours: Decision) -> bool:
         if row["node"] < 0:
-            return len(ours.nodes) == 0
+            return len(ours.nodes) == 0 and self._same_reasons(row)
         if len(ours.nodes) != row["found"] or row["node"] not in ours.best:
             return False
         return len(ours.nodes) < 2 or checksum(telling(ours).tolist()) == row["check"]
 
+    def _same_reasons(self, row: dict[str, Any]) -> bool:
+        """Whether the scheduler gave the reasons that we would, where the record has them."""
+        if not row["check"]:
+            return True
+        return zlib.crc32(fit_error(self.cache, self.run.pods[row["pod"]]).encode()) == row["check"]
+
     def _blurred(self, number: int, now: float) -> Iterator[tuple[list[str], list[tuple[SchedulingPod, int]]]]:
-        """Pods that may have been gone already, and those that may still have been there, in every combination."""
+        """Pods that may have been gone already, or the one that may still have been there: they go in order."""
         soon = [
             name
             for row in self._rows[number + 1 : number + 200]
@@ -151,10 +170,10 @@ class Replay:
         # One thread takes pods off, in order: only the last that was logged may not be off yet, however long that took.
         last = next((row for row in reversed(self._rows[:number]) if row["what"] == "gone"), None)
         just = [(self.run.pods[last["pod"]], self._node_of(last["pod"]))] if last else []
-        choices: list[Any] = [*soon[:6], *just]
-        for size in range(1, len(choices) + 1):
-            for chosen in combinations(choices, size):
-                yield [c for c in chosen if isinstance(c, str)], [c for c in chosen if not isinstance(c, str)]
+        if just:
+            yield [], just
+        for count in range(1, len(soon) + 1):
+            yield soon[:count], []
 
     def _node_of(self, pod: int) -> int:
         return int(next(row["node"] for row in self._rows if row["pod"] == pod and row["node"] >= 0))

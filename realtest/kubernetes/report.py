@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,26 +10,31 @@ import numpy.typing as npt
 
 from realtest.kubernetes.replay import Run, replay
 from realtest.kubernetes.starts import Starts, starts
+from realtest.kubernetes.turns import Turns, turns
 from realtest.report import with_tables
 
 PAGE = Path("docs/measurements/kubernetes/README.md")
 MARKS = ("<!-- tables: python -m realtest.kubernetes.report -->", "<!-- end of tables -->")
-DRAWS = 5
+DRAWS = 1
 HEADS = (
-    ("run", "pods", "scored", "exact", "late", "wrong", "nothing fits", "exact", "late", "wrong"),
-    ("run", "preemptions", "victims", "exact", "wrong", "none possible", "exact", "wrong"),
+    ("run", "pods", "scored", "exact", "late", "wrong", "other", "nothing fits", "exact", "late", "wrong"),
+    ("run", "preemptions", "victims", "exact", "wrong", "none possible", "exact", "wrong", "decided by a budget"),
+    ("run", "attempts", "in turn", "late", "wrong", "came", "a pod left", "own status", "backed off", "P50, ms",
+     "P99, ms", "within 1.2 s of the backoff"),
     ("run", "mean wait, s", "ours", "P90", "ours", "over 1 s", "ours", "preempted", "ours"),
-)
+)  # fmt: skip
 
 
 def tables(folder: Path) -> str:
     """How decisions, victims and waits compare, by run."""
     runs = {path.parent.name: Run.load(path.parent) for path in sorted(folder.glob("*/record.csv.gz"))}
     counts = {name: replay(run).counts for name, run in runs.items()}
+    timed = [name for name, run in runs.items() if run.record["took"].null_count() == 0]
     ranked = [name for name, of in counts.items() if any(what.startswith("preempts") for what in of)]
     rows = (
         [_decisions(name, run, counts[name]) for name, run in runs.items()],
         [_preemptions(name, runs[name], counts[name]) for name in ranked],
+        [_turns(name, turns(runs[name])) for name in timed],
         [_waits(name, [starts(run, seed) for seed in range(1, DRAWS + 1)]) for name, run in runs.items()],
     )
     return "\n\n".join(_table(head, body) for head, body in zip(HEADS, rows, strict=True))
@@ -44,13 +50,26 @@ def _decisions(name: str, run: Run, of: dict[str, int]) -> list[str]:
     placed, unfit = (
         [of.get(f"{what} {kind}", 0) for kind in ("exact", "late", "wrong")] for what in ("placed", "unfit")
     )
-    return [name, *map(str, [len(run.pods), scored, *placed, sum(unfit), *unfit])]
+    other = of.get("placed among best", 0)
+    return [name, *map(str, [len(run.pods), scored, *placed, other, sum(unfit), *unfit])]
 
 
 def _preemptions(name: str, run: Run, of: dict[str, int]) -> list[str]:
     taken, none = ([of.get(f"preempts {what}{kind}", 0) for kind in ("exact", "wrong")] for what in ("", "none, "))
     victims = sum(len(text.split()) for text in run.record["preempts"].drop_nulls())
-    return [name, *map(str, [sum(taken), victims, *taken, sum(none), *none])]
+    without = replay(replace(run, budgets=[])).counts["preempts wrong"]
+    return [name, *map(str, [sum(taken), victims, *taken, sum(none), *none, without])]
+
+
+def _turns(name: str, found: Turns) -> list[str]:
+    at_once = [d for why in ("came", "a pod left", "own status") for d in found.delays.get(why, [])]
+    backed = np.array(found.delays.get("backed off", [0.0]))
+    of = found.counts
+    attempts = of["in turn"] + of["late"] + of["out of turn"]
+    whys = [of[why] for why in ("came", "a pod left", "own status", "backed off")]
+    numbers = [attempts, of["in turn"], of["late"], len(found.wrong), *whys]
+    quick = [f"{1000 * q:.1f}" for q in np.quantile(at_once, (0.5, 0.99))]
+    return [name, *map(str, numbers), *quick, f"{int((backed <= 1.2).sum())} of {len(backed)}"]
 
 
 def _waits(name: str, found: list[Starts]) -> list[str]:

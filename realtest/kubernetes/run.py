@@ -49,6 +49,7 @@ async def _play(profile: Profile, lab: Lab, out: Path, pods: int, rate: float) -
         _write(out / "pods.json", list(kubelets.pods.values()), "Pod")
         _write(out / "events.json", (await client.list(EVENTS))["items"], "Event")
         (out / "seen.json").write_text(json.dumps(kubelets.seen))
+        (out / "changes.json").write_text(json.dumps(kubelets.changes))
     log.rename(out / "scheduler.log")
     return {"begin": begin, "end": end, "late": round(late, 3), "left": left}
 

@@ -33,7 +33,8 @@ def starts(run: Run, seed: int = 1) -> Starts:
     """Simulate the pods of a run."""
     times = _times(run.record, len(run.pods))
     cycle = _cycle(run.record)
-    site = Site([scheduling_node(item) for item in run.nodes], run.profile, run.budgets, cycle, GRACE_S)
+    nodes = [scheduling_node(item) for item in run.nodes]
+    site = Site(nodes, run.profile, run.budgets, cycle, GRACE_S, _patch(run.record))
     victims = {int(pod) for text in run.record["preempts"].drop_nulls() for pod in text.split()}
     lasts = [
         run.run_s[k] if k in victims else max(0.0, end - start)
@@ -61,3 +62,12 @@ def _cycle(record: pl.DataFrame) -> float:
     """What an attempt takes: a low quantile of the time between two, which is one without a pause between."""
     between = record.filter(pl.col("what") == "attempt")["at"].diff().drop_nulls()
     return float(between.filter(between > 0).quantile(0.05) or 0.0)
+
+
+def _patch(record: pl.DataFrame) -> float:
+    """What a change of a pod's status takes until the scheduler tries it again: the median, where the record tells."""
+    tried = record.filter(pl.col("what") == "attempt").select(
+        "pod", "at", "node", then=pl.col("at").shift(-1).over("pod")
+    )
+    first = tried.group_by("pod", maintain_order=True).first().filter(pl.col("node") < 0)
+    return float((first["then"] - first["at"]).median() or 0.0)  # type: ignore[arg-type]

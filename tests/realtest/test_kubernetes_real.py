@@ -1,6 +1,9 @@
 """A real kube-scheduler on this host: PROFILE=spread PODS=1000 make realtest-kubernetes."""
 
+import asyncio
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,8 +12,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("aiohttp")
+from realtest.kubernetes.client import PODS as PODS_PATH
+from realtest.kubernetes.client import Client
 from realtest.kubernetes.keep import keep
-from realtest.kubernetes.lab import missing
+from realtest.kubernetes.lab import Lab, kubeconfig, missing
+from realtest.kubernetes.objects import Load, nodes_of, pods_of
 from realtest.kubernetes.profiles import PROFILES
 from realtest.kubernetes.replay import Run, replay
 from realtest.kubernetes.run import run_profile
@@ -67,3 +73,27 @@ def test_sigterm_ends_the_servers(tmp_path):
     assert len(servers) == 2
     assert status == 128 + signal.SIGTERM
     assert [pid for pid in servers if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_collect_gathers_from_a_real_api_server_what_read_takes(tmp_path):
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    load = Load()
+    with Lab(tmp_path / "lab") as lab:
+        config = tmp_path / "kubeconfig"
+        config.write_text(json.dumps(kubeconfig(lab.url)))
+        asyncio.run(submit(lab.url, nodes_of(3, load), pods_of(5, 1, load)))
+        words = [sys.executable, "-m", "fleetlab", "collect", "kubernetes", "--out", str(tmp_path / "site")]
+        done = subprocess.run(words, env=os.environ | {"KUBECONFIG": str(config)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "left out" not in done.stderr
+    trace = fleetlab.read(tmp_path / "site", "kubernetes")
+    assert (len(trace.workload), len(trace.cluster), trace.rejects.height) == (5, 3, 0)
+
+
+async def submit(url, nodes, pods):
+    async with Client(url) as client:
+        for node in nodes:
+            await client.create("/api/v1/nodes", node)
+        for pod in pods:
+            await client.create(PODS_PATH, pod)

@@ -9,9 +9,9 @@ from realtest.kubernetes.record import attempts
 LOG = """\
 I1117 14:48:08.600000   19731 eventhandlers.go:172] add event for unscheduled pod default/pod-00002
 I1117 14:48:08.621795   19731 scheduler.go:447] Attempting to schedule pod: default/pod-00002
-I1117 14:48:08.640493   19731 factory.go:321] "Unable to schedule pod; no fit; waiting" pod="default/pod-00002"
+I1117 14:48:08.640493   19731 factory.go:321] "Unable to schedule pod; no fit; waiting" pod="default/pod-00002" err="x"
 I1117 14:48:08.709168   19731 scheduler.go:447] Attempting to schedule pod: default/pod-00002
-I1117 14:48:08.709496   19731 factory.go:321] "Unable to schedule pod; no fit; waiting" pod="default/pod-00002"
+I1117 14:48:08.709496   19731 factory.go:321] "Unable to schedule pod; no fit; waiting" pod="default/pod-00002" err="x"
 I1117 14:48:09.861885   19731 eventhandlers.go:287] delete event for scheduled pod default/pod-00001
 I1117 14:48:11.236248   19731 scheduler.go:447] Attempting to schedule pod: default/pod-00002
 I1117 14:48:11.327523   19731 scheduler.go:592] "Successfully bound pod to node" pod="default/pod-00002" node="node-026"
@@ -26,6 +26,7 @@ def test_a_victim_belongs_to_the_attempt_that_told_of_it_though_another_came_bef
         "involvedObject": {"name": "pod-00001"},
         "eventTime": local.astimezone(UTC).isoformat(),
     }
+    (tmp_path / "seen.json").write_text("{}")
     (tmp_path / "events.json").write_text(json.dumps({"items": [event]}))
     log = tmp_path / "scheduler.log"
     log.write_text(LOG)
@@ -33,7 +34,7 @@ def test_a_victim_belongs_to_the_attempt_that_told_of_it_though_another_came_bef
 
     found = [one for one in attempts(tmp_path) if one.what == "attempt"]
 
-    assert [(one.failed, one.node, one.preempts) for one in found] == [
+    assert [(bool(one.failed), one.node, one.preempts) for one in found] == [
         (True, "", ["pod-00001"]),
         (True, "", []),
         (False, "node-026", []),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fleetlab import Figure
 from fleetlab.report.draw import palette, ready, svg
 from fleetlab.report.draw.chart import CURVES, NAMES
-from fleetlab.report.draw.scale import Scale, decades, label, nice
+from fleetlab.report.draw.scale import Scale, decades, durations, label, nice
 
 from .conftest import Seen, curve
 
@@ -248,3 +248,15 @@ def test_texts_and_curves_stand_out_as_the_guidelines_ask(paper, texts, shapes):
 def test_a_heat_map_grows_lighter_all_the_way():
     light = [lab(linear(palette.heat(k)))[0] for k in range(palette.LEVELS)]
     assert all(a < b for a, b in itertools.pairwise(light))
+
+
+def test_a_logarithmic_axis_of_seconds_is_written_in_durations():
+    scale = Scale(1.0, 1e5, 0, 500, log=True, times=durations("wait, s", 1.0, 1e5))
+    assert [text for _, text in scale.ticks(9)] == ["1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 d"]
+
+
+def test_the_unit_is_left_out_where_ticks_have_their_own():
+    points = pl.DataFrame({"x": [1.0, 100.0, 10_000.0], "y": [0.1, 0.5, 1.0]})
+    shown = str(svg(ready(Figure("t", "line", points, "wait, s", "y", "says", log_x=True))))
+    assert ">wait<" in shown
+    assert ">10 min<" in shown

@@ -69,7 +69,7 @@ def test_a_time_limit_bounds_every_draw():
 
 
 def test_a_limit_that_was_never_used_is_used_as_others_are():
-    shares = np.linspace(0.1, 0.5, 40)  # of limits of 100 to 4000 s, each asked for once
+    shares = np.random.default_rng(0).permutation(np.linspace(0.1, 0.5, 40))  # of limits that are asked for once each
     frame = {"limit": np.arange(1, 42) * 100.0, "submit": np.arange(41) * 1e4, "gpu_milli": [1000] * 41}
     frame |= {"start": np.append(np.arange(40) * 1e4, 1e9), "runtime": np.append(shares, 0.3) * frame["limit"]}
     jobs = pl.DataFrame(frame).with_columns(end=pl.col("start") + pl.col("runtime"))

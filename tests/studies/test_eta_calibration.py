@@ -95,3 +95,10 @@ def test_replays_are_moved_to_the_corrected_quantiles():
     answer = found.apply(raw)
     moved = found.spread(replays, answer)
     assert np.quantile(moved, (0.1, 0.5, 0.9)) == pytest.approx(answer[1:4], rel=0.02)
+
+
+def test_no_wait_is_put_far_beyond_the_longest_that_was_seen():
+    truth = np.tile([1.0, 3000.0], 30)
+    asks = Asks(np.arange(60.0) * 1e6, np.tile([10.0, 20.0, 60.0, 200.0, 400.0], (60, 1)), truth)
+    found = correction(asks, 1e9).apply(np.array([60.0, 600.0, 6000.0, 40_000.0, 50_000.0]))
+    assert found[-2:].tolist() == pytest.approx([40_000.0, 50_000.0])  # of the replays, above 4 × 3000 s

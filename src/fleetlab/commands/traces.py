@@ -60,10 +60,15 @@ def read(
     say_saved(out)
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
 @desk.command(
     help_epilogue=examples(
         "fleetlab collect slurm --since 2024-05-01 --out site",
         "fleetlab collect slurm --print > collect.sh",
+        "fleetlab collect kubernetes --scheduler-config kube-system/scheduler-config --out site",
     )
 )
 def collect(
@@ -74,13 +79,15 @@ def collect(
     until: str | None = None,
     sacct_json: Annotated[bool, Parameter(negative=())] = False,
     print: Annotated[bool, Parameter(negative=())] = False,
+    context: str | None = None,
+    scheduler_config: str | None = None,
 ) -> None:
-    """Gather a site's log and rules on a login node, for `fleetlab read`; what may not be read is said and left out.
+    """Gather a site's log and rules for `fleetlab read`, reading alone; what may not be read is said and left out.
 
     Parameters
     ----------
     system
-        What runs the cluster: slurm.
+        What runs the cluster: slurm (on a login node), or kubernetes (where kubectl reaches it).
     out
         Folder for the files; those of an earlier time are replaced.
     since
@@ -91,10 +98,20 @@ def collect(
         The jobs as `sacct --json` too; large.
     print
         Print the script instead, to copy to a machine without fleetlab: sh collect.sh --out DIR.
+    context
+        Kubernetes: the context of the kubeconfig (default: the current one).
+    scheduler_config
+        Kubernetes: the ConfigMap with kube-scheduler's configuration, as NAMESPACE/NAME (default: none).
     """
     from fleetlab.traces.slurm.collect import collect as gather
     from fleetlab.traces.slurm.collect import script
 
+    if system == "kubernetes" and out is not None and not print:
+        from fleetlab.traces.kubernetes.collect import collect as by_kubectl
+
+        found = by_kubectl(out, context=context, config_map=scheduler_config, say=_say)
+        _say(f"gathered in {out}: {', '.join(f'{n:,} {kind}' for kind, n in found.objects.items())}")
+        return
     if print:
         sys.stdout.write(script(system))
         return

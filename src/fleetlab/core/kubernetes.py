@@ -97,6 +97,19 @@ class SpreadConstraint:
 
 
 @dataclass(frozen=True)
+class PodTerm:
+    """Pods of a selector in some namespaces, on nodes with the same value of a label; no selector: none."""
+
+    key: str
+    selector: Selector | None
+    namespaces: tuple[str, ...]
+
+    def matches(self, pod: SchedulingPod) -> bool:
+        """Return whether a pod is one of them."""
+        return self.selector is not None and pod.namespace in self.namespaces and self.selector.matches(pod.labels)
+
+
+@dataclass(frozen=True)
 class SchedulingPod:
     """A pod as the scheduler sees it."""
 
@@ -112,6 +125,14 @@ class SchedulingPod:
     tolerations: tuple[Toleration, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     preempts: bool = True
+    affinity: tuple[PodTerm, ...] = ()  # required: a pod that matches all of them must be near
+    anti_affinity: tuple[PodTerm, ...] = ()  # required: none may be
+    preferred_affinity: tuple[tuple[int, PodTerm], ...] = ()  # by weight; below 0: rather not
+
+    @property
+    def looks_at_others(self) -> bool:
+        """Whether where it fits depends on where other pods are."""
+        return bool(self.spread or self.affinity or self.anti_affinity)
 
 
 @dataclass(frozen=True)
@@ -179,6 +200,7 @@ class KubeScheduler:
     percentage: int = 0  # of nodes to score; 0: by the number of nodes
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
+    hard_affinity: int = 1  # hardPodAffinityWeight: of a required term of another pod that matches
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> KubeScheduler:

@@ -8,7 +8,7 @@ from itertools import count
 
 from fleetlab.core import Result
 from fleetlab.report.draw import NARROW, WIDE, Chart, Reach, svg
-from fleetlab.report.draw.scale import Floats
+from fleetlab.report.draw.scale import Floats, durations
 from fleetlab.report.draw.svg import swatch
 from fleetlab.report.markup import Markup, clean, data, tag
 from fleetlab.report.panels import panels
@@ -82,6 +82,7 @@ def _script_data(chart: Chart, reach: Reach) -> dict[str, object]:
     axes = {
         "x": list(reach.x),
         "logx": chart.log_x,
+        "times": list(durations(chart.figure.x, *reach.x).items()) if chart.log_x else [],
         "logy": chart.log_y,
         "names": chart.x_names,
         "ynames": chart.y_names,

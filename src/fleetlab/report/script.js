@@ -192,12 +192,18 @@
         const start = left + ((view[0] - whole[0]) / (whole[1] - whole[0])) * (right - left);
         svg.querySelector(".marks").setAttribute("transform", `translate(${left - k * start} 0) scale(${k} 1)`);
         const [low, high] = view.map(unwarp);
-        const values = (told.logx ? decades : nice)(low, high, Math.max(2, (right - left) / 78));
+        const most = Math.max(2, (right - left) / 78);
+        const times = new Map((told.times || []).filter(([v]) => v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9)));
+        const every = Math.max(1, Math.ceil(times.size / most));
+        // The label of an axis of durations has no unit: between two of them, numbers have it.
+        const word = (v) => times.size > 1 ? times.get(v) : tick(v) + (told.times?.length ? " s" : "");
+        const values = times.size > 1 ? [...times.keys()].filter((_, n) => n % every === 0)
+          : (told.logx ? decades : nice)(low, high, most);
         svg.querySelector(".across").replaceChildren(...values.flatMap((v) => {
           const x = place(svg, v);
           return [
             shape("line", { class: "grid", x1: x, x2: x, y1: top, y2: bottom }),
-            shape("text", { class: "t", x, y: bottom + 17, "text-anchor": "middle" }, tick(v)),
+            shape("text", { class: "t", x, y: bottom + 17, "text-anchor": "middle" }, word(v)),
           ];
         }));
       }

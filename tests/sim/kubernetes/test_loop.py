@@ -33,7 +33,7 @@ def test_a_pod_that_waited_longer_than_its_backoff_starts_when_another_ends():
 
 def test_a_pod_that_still_backs_off_starts_at_the_next_whole_second_after():
     placed = play(site_of(), pods_of(1, 1), [0.0, 9.4], [10.0, 5.0], seed=1)
-    assert placed.start[1] == 11.0  # tried at 9.4, backs off until 10.4, looked at in whole seconds
+    assert placed.start[1] == 12.0  # tried twice at 9.4, backs off for 2 s, looked at in whole seconds
 
 
 def test_a_smaller_pod_that_comes_later_goes_first_where_a_larger_one_does_not_fit():
@@ -55,7 +55,7 @@ def test_a_preemptor_starts_when_its_victim_has_left():
 def test_a_nominated_pod_keeps_its_room_from_others_of_lower_priority():
     site = site_of(grace=4.0)
     placed = play(site, pods_of(1, 1, 1, priority=(0, 7, 3)), [0.0, 3.0, 6.9], [100.0, 5.0, 5.0], seed=1)
-    assert placed.start[1:] == [7.0, 12.0]
+    assert placed.start[1:] == [7.0, 13.0]  # tried twice at 6.9 and at 9.0: it then backs off for 4 s
 
 
 def test_a_pod_that_fits_nowhere_never_starts_and_the_simulation_ends():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetlab.report.draw.chart import Chart, Reach
-from fleetlab.report.draw.scale import Floats, Scale
+from fleetlab.report.draw.scale import Floats, Scale, durations
 from fleetlab.report.markup import clean
 
 LETTER = 7.2  # pixels: of a letter at 12 pixels, on the wide side
@@ -79,7 +79,8 @@ def plane(chart: Chart, reach: Reach, width: float) -> Plane:
     height = max(LOWEST, width * SHAPE)
     up = Scale(*reach.y, height - FOOT, HEAD, chart.log_y)
     left = max(long(text) for _, text in up.ticks(upwards(up))) + 10
-    along = Scale(*reach.x, left, width - SIDE, chart.log_x, chart.x_names, whole=chart.whole)
+    times = durations(chart.figure.x, *reach.x) if chart.log_x else {}
+    along = Scale(*reach.x, left, width - SIDE, chart.log_x, chart.x_names, whole=chart.whole, times=times)
     return Plane(width, height, along, up)
 
 

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 ROUND = (1.0, 2.0, 5.0, 10.0)
+TIMES = {
+    0.01: "10 ms",
+    0.1: "0.1 s",
+    1.0: "1 s",
+    10.0: "10 s",
+    60.0: "1 min",
+    600.0: "10 min",
+    3600.0: "1 h",
+    21_600.0: "6 h",
+    86_400.0: "1 d",
+    864_000.0: "10 d",
+    8_640_000.0: "100 d",
+}
+SECONDS = ", s"  # how the label of an axis of seconds ends
 HIGH = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -24,6 +39,7 @@ class Scale:
     log: bool = False
     names: tuple[str, ...] = ()
     whole: bool = False  # only whole numbers are written: there is no half hour of the day
+    times: Mapping[float, str] = field(default_factory=dict)  # seconds that are written as durations
 
     def at(self, values: Floats) -> Floats:
         """Return the positions of values; those beyond an end are not far beyond.
@@ -45,9 +61,22 @@ class Scale:
         if self.names:
             every = max(1, math.ceil(len(self.names) / max(1, most)))
             return [(self.one(k), name) for k, name in enumerate(self.names) if k % every == 0]
+        if self.times:
+            within = [v for v in self.times if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+            return [(self.one(v), self.times[v]) for v in within[:: max(1, math.ceil(len(within) / max(1, most)))]]
         values = decades(self.low, self.high, most) if self.log else nice(self.low, self.high, most)
         values = [v for v in values if not self.whole or v.is_integer()]
         return [(self.one(v), text) for v, text in zip(values, labels(values), strict=True)]
+
+
+def durations(label: str, low: float, high: float) -> dict[float, str]:
+    """Return round durations for a logarithmic axis of seconds; none where it spans few of them, or something else.
+
+    >>> list(durations("wait, s", 1, 4000).values()), durations("wait, s", 2, 50), durations("GPUs", 1, 4000)
+    (['1 s', '10 s', '1 min', '10 min', '1 h'], {}, {})
+    """
+    within = {v: text for v, text in TIMES.items() if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)}
+    return within if label.endswith(SECONDS) and len(within) > 2 else {}
 
 
 def nice(low: float, high: float, most: int = 6) -> list[float]:

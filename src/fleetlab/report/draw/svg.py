@@ -14,7 +14,7 @@ from fleetlab.report.draw import palette
 from fleetlab.report.draw.chart import Chart, Reach
 from fleetlab.report.draw.marks import marks
 from fleetlab.report.draw.plane import SIZE, Plane, fitted, long, plane, upwards
-from fleetlab.report.draw.scale import label, px
+from fleetlab.report.draw.scale import SECONDS, label, px
 from fleetlab.report.markup import Markup, clean, joined, tag
 
 WIDE, NARROW = 560.0, 344.0
@@ -78,7 +78,8 @@ def _nothing(sheet: Plane) -> Markup:
 
 def _axes(chart: Chart, sheet: Plane) -> Markup:
     left, _, right, bottom = sheet.box
-    across, down = (chart.figure.y, chart.figure.x) if sheet.rows else (chart.figure.x, chart.figure.y)
+    along = chart.figure.x.removesuffix(SECONDS) if sheet.along.times else chart.figure.x
+    across, down = (chart.figure.y, along) if sheet.rows else (along, chart.figure.y)
     below = sheet.height - (42 if chart.figure.kind == "heat" else 8)
     soft = {"class_": "t soft", "fill": palette.SOFT}
     return joined(

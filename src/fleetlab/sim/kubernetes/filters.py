@@ -1,7 +1,7 @@
 """Filter plugins: which nodes could take a pod.
 
-NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit and PodTopologySpread; a pod that was nominated to
-a node, and is at least as important, counts as if it were there.
+NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit, PodTopologySpread and InterPodAffinity; a pod that
+was nominated to a node, and is at least as important, counts as if it were there.
 """
 
 from __future__ import annotations
@@ -9,33 +9,39 @@ from __future__ import annotations
 import numpy as np
 
 from fleetlab.core.kubernetes import SchedulingPod, SpreadConstraint
-from fleetlab.sim.kubernetes.state import Bools, Cache, Ints
-
-FIRM = ("NoSchedule", "NoExecute")
+from fleetlab.sim.kubernetes.affinity import affinity_allows
+from fleetlab.sim.kubernetes.state import FIRM, Bools, Cache, Ints
 
 
 def feasible(cache: Cache, pod: SchedulingPod) -> Bools:
     """Which nodes pass all filters."""
     allowed = resolvable(cache, pod)
-    fits = allowed & fitting(cache, pod) & spread_allows(cache, pod)
-    for node, others in _nominated(cache, pod).items():
+    fits = allowed & _fits_beside(cache, pod)
+    for node, others in nominated_beside(cache, pod).items():
         if fits[node]:
             with cache.with_pods(others, node):
-                fits[node] = bool(fitting(cache, pod)[node] and spread_allows(cache, pod)[node])
+                fits[node] = bool(_fits_beside(cache, pod)[node])
+    return fits
+
+
+def _fits_beside(cache: Cache, pod: SchedulingPod) -> Bools:
+    """Which nodes have room, and where other pods do not stand against it."""
+    fits: Bools = fitting(cache, pod) & spread_allows(cache, pod) & affinity_allows(cache, pod)
     return fits
 
 
 def feasible_on(cache: Cache, pod: SchedulingPod, node: int) -> bool:
     """Whether one node passes all filters; on its own, without looking at the others' nominations."""
-    others = _nominated(cache, pod).get(node, [])
+    others = nominated_beside(cache, pod).get(node, [])
     if others:
         with cache.with_pods(others, node):
-            if not (fitting(cache, pod)[node] and spread_allows(cache, pod)[node]):
+            if not _fits_beside(cache, pod)[node]:
                 return False
-    return bool(resolvable(cache, pod)[node] and fitting(cache, pod)[node] and spread_allows(cache, pod)[node])
+    return bool(resolvable(cache, pod)[node] and _fits_beside(cache, pod)[node])
 
 
-def _nominated(cache: Cache, pod: SchedulingPod) -> dict[int, list[SchedulingPod]]:
+def nominated_beside(cache: Cache, pod: SchedulingPod) -> dict[int, list[SchedulingPod]]:
+    """Pods that count as if they were on a node, by node: nominated to it, and at least as important."""
     found: dict[int, list[SchedulingPod]] = {}
     for other, node in cache.nominated.values():
         if other.priority >= pod.priority and other.name != pod.name:
@@ -62,16 +68,21 @@ def fitting(cache: Cache, pod: SchedulingPod) -> Bools:
 
 def spread_allows(cache: Cache, pod: SchedulingPod) -> Bools:
     """On which nodes one more pod keeps within the skew of each firm constraint."""
-    firm = [one for one in pod.spread if one.firm]
     allowed = np.ones(len(cache.nodes), np.bool_)
+    for _, within in within_skew(cache, pod):
+        allowed &= within
+    return allowed
+
+
+def within_skew(cache: Cache, pod: SchedulingPod) -> list[tuple[SpreadConstraint, Bools]]:
+    """The same for each firm constraint."""
+    firm = [one for one in pod.spread if one.firm]
     if not firm:
-        return allowed
+        return []
     counted = cache.selected(pod)
     for one in firm:
         counted = counted & (cache.values(one.key)[0] >= 0)
-    for one in firm:
-        allowed &= _within_skew(cache, pod, one, counted)
-    return allowed
+    return [(one, _within_skew(cache, pod, one, counted)) for one in firm]
 
 
 def _within_skew(cache: Cache, pod: SchedulingPod, one: SpreadConstraint, counted: Bools) -> Bools:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,23 +13,28 @@ from fleetlab.core.kubernetes import DisruptionBudget, KubeScheduler, Scheduling
 from fleetlab.core.progress import Progress, silent
 from fleetlab.sim.kubernetes.decide import decide
 from fleetlab.sim.kubernetes.filters import feasible
+from fleetlab.sim.kubernetes.hopeless import Hopeless
 from fleetlab.sim.kubernetes.preemption import best_candidates
 from fleetlab.sim.kubernetes.queue import Queue, Waiting
 from fleetlab.sim.kubernetes.state import Cache, Ints
 
-END, ARRIVE = 0, 1  # at one moment pods leave before others come
+END, CHANGED, ARRIVE = range(3)  # at one moment pods leave before others come
 REPORT = 2_000  # attempts between two reports of progress
 
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster and its scheduler; `cycle` is what an attempt takes, `grace` what a victim takes to leave."""
+    """A cluster and its scheduler; `cycle` is what an attempt takes, `grace` what a victim takes to leave.
+
+    `patch` is the time from an attempt that failed until the scheduler learns that it changed the pod's status.
+    """
 
     nodes: Sequence[SchedulingNode]
     profile: KubeScheduler = field(default_factory=KubeScheduler)
     budgets: Sequence[DisruptionBudget] = ()
     cycle: float = 0.0
     grace: float = 30.0
+    patch: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,11 @@ class Loop:
         self.events: list[tuple[float, int, int]] = []
         self.now, self.changed, self._next_node = 0.0, 0.0, 0
         self._draw = np.random.default_rng(seed)
-        self._hopeless = _Hopeless(pods)
+        self._hopeless = Hopeless(pods)
+        self._said: dict[int, str] = {}  # why a pod fitted nowhere when it was last tried
+        self._managed: dict[int, set[str]] = {}  # the fields of a pod's status that the scheduler has written
+        self._followers = any(pod.affinity for pod in pods)
+        self._moved = False
         never = [math.inf] * len(pods)
         self.placed = Placed(never.copy(), never.copy(), [-1] * len(pods), [0] * len(pods), never.copy())
 
@@ -92,7 +100,6 @@ class Loop:
                     done = len(self.placed.run_of)
                     progress("scheduling pods", done, done / len(self.pods))
                 self._attempt(self.queue.pop())
-                self.now += self.site.cycle
             elif self._is_over():
                 break
             else:
@@ -104,12 +111,15 @@ class Loop:
         """Whether nobody comes or leaves any more, and all that wait have been tried since somebody last did."""
         if self.events:
             return False
-        waiting = [*self.queue.unschedulable.values(), *(one for *_, one in self.queue.backing_off)]
+        waiting = [*self.queue.unschedulable.values(), *self.queue.backing_off.values()]
         return all(one.since >= self.changed for one in waiting)
 
     def _happen(self) -> None:
         while self.events and self.events[0][0] <= self.now:
             at, kind, pod = heapq.heappop(self.events)
+            if kind == CHANGED:
+                self._learn_of_patch(pod)
+                continue
             self.changed = self.now
             if kind == ARRIVE:
                 self.queue.add(Waiting(pod, self.pods[pod].priority, at))
@@ -120,6 +130,7 @@ class Loop:
         self.cache.remove(self.pods[pod].name)
         self._hopeless.left(self.pods[pod])
         self.queue.something_left(self.now)
+        self._moved = True
         if self.comes_again[pod] and self.placed.preempted[pod] <= at:
             self.placed.preempted[pod], self.placed.end[pod] = math.inf, math.inf
             heapq.heappush(self.events, (at, ARRIVE, pod))
@@ -127,16 +138,28 @@ class Loop:
     def _attempt(self, one: Waiting) -> None:
         pod = self.pods[one.pod]
         self.placed.attempts[one.pod] = one.attempts
-        if self._hopeless.fits_nowhere(one.pod, pod.name in self.cache.nominated):
+        if self._hopeless.fits_nowhere(one.pod, nominated=pod.name in self.cache.nominated):
             best = np.zeros(0, np.int64)
         else:
             best = decide(self.cache, pod, self.site.profile, self._looked_at(pod)).best
         if len(best):
             self._start(one.pod, pod, int(self._draw.choice(best)))
-        else:
-            self._hopeless.failed(one.pod)
-            self._preempt(one.pod, pod)
-            self.queue.failed(one, self.now)
+            self.now += self.site.cycle
+            return
+        why = self._hopeless.failed(one.pod, self.cache, pod)
+        nominated = self._preempt(one.pod, pod)
+        self.now, self._moved = self.now + self.site.cycle, nominated  # its victims are told to go during the attempt
+        self._happen()
+        self.queue.failed(one, self.now, moved=self._moved)
+        if nominated or self._said.get(one.pod) != why:
+            self._said[one.pod] = why
+            heapq.heappush(self.events, (self.now + self.site.patch, CHANGED, one.pod))
+
+    def _learn_of_patch(self, pod: int) -> None:
+        written = self._managed.setdefault(pod, set())
+        fields = {"conditions", *(["nominatedNodeName"] if self.pods[pod].name in self.cache.nominated else [])}
+        self.queue.changed(pod, more_than_status=not fields <= written)
+        written |= fields
 
     def _looked_at(self, pod: SchedulingPod) -> Ints | None:
         """The nodes that are looked at: from where the last search ended, until enough fit."""
@@ -155,6 +178,10 @@ class Loop:
         self.cache.add(pod, node)
         self.cache.started[pod.name] = math.floor(self.now)
         self._hopeless.started(pod)
+        self._said.pop(number, None)
+        if self._followers:  # who wants to be near it may fit now
+            waiting = self.queue.unschedulable.values()
+            self.queue.move([w for w in waiting if any(t.matches(pod) for t in self.pods[w.pod].affinity)], self.now)
         placed = self.placed
         placed.start[number], placed.node[number] = min(placed.start[number], self.now), node
         placed.run_of[number] = len(placed.runs)
@@ -168,13 +195,14 @@ class Loop:
         placed.runs[placed.run_of[number]] = PodRun(run.pod, run.node, run.begin, at)
         heapq.heappush(self.events, (at, END, number))
 
-    def _preempt(self, number: int, pod: SchedulingPod) -> None:
+    def _preempt(self, number: int, pod: SchedulingPod) -> bool:
+        """Evict others for a pod; return whether it was nominated to their node."""
         if self._hopeless.preempts_nobody(number, pod):
-            return
+            return False
         found = best_candidates(self.cache, pod, self.site.budgets, self.now)
         if not found:
             self._hopeless.found_no_victims(number)
-            return
+            return False
         chosen = found[int(self._draw.integers(len(found)))]
         for victim in chosen.victims:
             self._evict(victim)
@@ -183,6 +211,7 @@ class Loop:
                 del self.cache.nominated[name]
         self.cache.nominated[pod.name] = (pod, chosen.node)
         self._hopeless.change()
+        return True
 
     def _evict(self, victim: SchedulingPod) -> None:
         number = self.number[victim.name]
@@ -190,55 +219,3 @@ class Loop:
             self.cache.terminate(victim.name)
             self.placed.preempted[number] = self.now
             self._end(number, min(self.placed.end[number], self.now + self.site.grace))
-
-
-class _Hopeless:
-    """Pods that need no new search: one like it fitted nowhere, and nobody has left since.
-
-    Those that ask for the same are alike; none is like a pod that looks at where others are.
-    """
-
-    def __init__(self, pods: Sequence[SchedulingPod]) -> None:
-        kinds: dict[object, int] = {}
-        self._kind = [-1 if pod.spread else kinds.setdefault(_asks(pod), len(kinds)) for pod in pods]
-        self._freed, self._version = 0, 0
-        self._failed = [-1] * len(kinds)
-        self._no_victims = [-1] * len(kinds)
-        self._running: Counter[int] = Counter()  # pods by priority
-
-    def change(self) -> None:
-        self._freed += 1
-        self._version += 1
-
-    def left(self, pod: SchedulingPod) -> None:
-        self._running[pod.priority] -= 1
-        if not self._running[pod.priority]:
-            del self._running[pod.priority]
-        self.change()
-
-    def started(self, pod: SchedulingPod) -> None:
-        self._running[pod.priority] += 1
-        self._version += 1
-
-    def failed(self, number: int) -> None:
-        if self._kind[number] >= 0:
-            self._failed[self._kind[number]] = self._freed
-
-    def found_no_victims(self, number: int) -> None:
-        if self._kind[number] >= 0:
-            self._no_victims[self._kind[number]] = self._version
-
-    def fits_nowhere(self, number: int, nominated: bool) -> bool:  # noqa: FBT001
-        kind = self._kind[number]
-        return kind >= 0 and not nominated and self._failed[kind] == self._freed
-
-    def preempts_nobody(self, number: int, pod: SchedulingPod) -> bool:
-        kind = self._kind[number]
-        if not pod.preempts or min(self._running, default=pod.priority) >= pod.priority:
-            return True
-        return kind >= 0 and self._no_victims[kind] == self._version
-
-
-def _asks(pod: SchedulingPod) -> object:
-    requests = tuple(sorted(pod.requests.items()))
-    return requests, pod.priority, pod.required, pod.selector, pod.tolerations, pod.preempts

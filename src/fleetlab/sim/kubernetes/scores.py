@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from fleetlab.core.kubernetes import ASSUMED, CPU, HOSTNAME, MEMORY, RESOURCES, KubeScheduler, SchedulingPod, Shape
+from fleetlab.sim.kubernetes.affinity import pod_affinity
 from fleetlab.sim.kubernetes.filters import domain_counts
 from fleetlab.sim.kubernetes.state import Cache, Ints
 
@@ -127,6 +128,7 @@ def topology_spread(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: Kube
 
 
 PLUGINS: dict[str, Plugin] = {
+    "InterPodAffinity": pod_affinity,
     "NodeResourcesBalancedAllocation": balanced_allocation,
     "NodeResourcesLeastAllocated": least_allocated,
     "NodeResourcesMostAllocated": most_allocated,

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleetlab.core.kubernetes import ASSUMED, SchedulingNode, SchedulingPod, Selector, Taint, Toleration
+from fleetlab.core.kubernetes import ASSUMED, PodTerm, SchedulingNode, SchedulingPod, Selector, Taint, Toleration
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+FIRM = ("NoSchedule", "NoExecute")
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
@@ -33,6 +34,9 @@ class Cache:
         self.nominated: dict[str, tuple[SchedulingPod, int]] = {}  # waits for room on a node, by its name
         self._node_of: dict[str, int] = {}
         self._counts: dict[tuple[str, Selector], Ints] = {}
+        self._matched: dict[tuple[PodTerm, ...], Ints] = {}
+        self._terms: dict[tuple[str, int, PodTerm], Ints] = {}  # of the pods on nodes, and how many have it there
+        self._first_taint: dict[Any, list[str | None]] = {}
         self._selected: dict[Any, Bools] = {}
         self._untolerated: dict[Any, Ints] = {}
         self._values: dict[str, tuple[Ints, list[str]]] = {}
@@ -99,6 +103,12 @@ class Cache:
         for name, amount in pod.scored.items():
             self.scored[name][node] += sign * amount
         self.count[node] += sign
+        for term_set, counts in self._matched.items():
+            counts[node] += sign * _matches_all(term_set, pod)
+        for key in _terms_of(pod):
+            if key not in self._terms:
+                self._terms[key] = np.zeros(len(self.nodes), np.int64)
+            self._terms[key][node] += sign
         if pod.name not in self.terminating:
             self._recount(pod, node, sign)
 
@@ -121,6 +131,25 @@ class Cache:
                 np.int64,
             )
         return self._counts[namespace, selector]
+
+    def matched(self, terms: tuple[PodTerm, ...]) -> Ints:
+        """How many pods on each node match all of these terms."""
+        if terms not in self._matched:
+            found = [sum(_matches_all(terms, pod) for pod in pods.values()) for pods in self.pods]
+            self._matched[terms] = np.array(found, np.int64)
+        return self._matched[terms]
+
+    def terms(self, pod: SchedulingPod) -> Iterator[tuple[str, int, PodTerm, Ints]]:
+        """Terms of pods on nodes that match a pod: whose, their weight, themselves, and how many have them there."""
+        for (kind, weight, term), counts in self._terms.items():
+            if counts.any() and term.matches(pod):
+                yield kind, weight, term, counts
+
+    def first_untolerated(self, tolerations: tuple[Toleration, ...]) -> list[str | None]:
+        """What kube-scheduler says of the first firm taint of each node that is not tolerated; None: there is none."""
+        if tolerations not in self._first_taint:
+            self._first_taint[tolerations] = [_taint_reason(node, tolerations) for node in self.nodes]
+        return self._first_taint[tolerations]
 
     def selected(self, pod: SchedulingPod) -> Bools:
         """Which nodes meet a pod's node selector and required node affinity."""
@@ -166,3 +195,22 @@ def _is_selected(pod: SchedulingPod, node: SchedulingNode) -> bool:
     if not pod.selector.matches(node.labels, node.name):
         return False
     return not pod.required or any(term and term.matches(node.labels, node.name) for term in pod.required)
+
+
+def _matches_all(terms: tuple[PodTerm, ...], pod: SchedulingPod) -> bool:
+    return all(term.matches(pod) for term in terms)
+
+
+def _terms_of(pod: SchedulingPod) -> Iterator[tuple[str, int, PodTerm]]:
+    yield from (("affinity", 0, term) for term in pod.affinity)
+    yield from (("anti_affinity", 0, term) for term in pod.anti_affinity)
+    yield from (("preferred_affinity", weight, term) for weight, term in pod.preferred_affinity)
+
+
+def _taint_reason(node: SchedulingNode, tolerations: tuple[Toleration, ...]) -> str | None:
+    if node.cordoned and not any(one.covers(CORDON) for one in tolerations):
+        return "node(s) were unschedulable"
+    for taint in node.taints:
+        if taint.effect in FIRM and not any(one.covers(taint) for one in tolerations):
+            return f"node(s) had taint {{{taint.key}: {taint.value}}}, that the pod didn't tolerate"
+    return None

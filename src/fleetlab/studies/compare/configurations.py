@@ -1,4 +1,4 @@
-"""Compare configurations of a site's Slurm on its own jobs: who gains, who loses, and which lines differ."""
+"""Compare configurations of a site's scheduler on its own jobs: who gains, who loses, and which settings differ."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fleetlab.core.job_classes import job_size, partitions, queue
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.words import SITE
 from fleetlab.stats import Interval
+from fleetlab.studies.compare.profiles import ProfileChange, profiles_of
 from fleetlab.studies.compare.runs import Comparison, Runs, difference_of, figures_of, refused_by_reason
 from fleetlab.studies.sentences import change_of_mean
 from fleetlab.traces.slurm.conf_change import ConfChange, change_conf
@@ -38,7 +39,8 @@ def compare_conf(
 ) -> Comparison:
     """Compare the site as it is configured with other configurations of it."""
     base = as_configured(scenario)
-    changes = changes_of(base, conf)
+    changes: Mapping[str, ConfChange | ProfileChange]
+    changes = profiles_of(base, conf) if base.slurm is None else changes_of(base, conf)
     if not any(change.settings for change in changes.values()):
         notes = "; ".join(note for change in changes.values() for note in change.notes)
         msg = f"nothing changes how the site schedules: {', '.join(changes)}"
@@ -51,7 +53,7 @@ def compare_conf(
 
 
 def as_configured(scenario: Scenario) -> Scenario:
-    """Return the scenario under the site's own Slurm, which a trace without one is refused for."""
+    """Return the scenario under the scheduler given, or the site's own, which a trace without one is refused for."""
     site = scenario if scenario.policy.scheduler is not None else scenario.replace(scheduler=SITE)
     return site.replace(scheduler=site.scheduler)
 
@@ -67,13 +69,15 @@ def changes_of(base: Scenario, conf: Iterable[Path | str]) -> dict[str, ConfChan
     return changes
 
 
-def with_change(base: Scenario, change: ConfChange) -> Scenario:
+def with_change(base: Scenario, change: ConfChange | ProfileChange) -> Scenario:
     """Return the scenario with another configuration."""
+    if isinstance(change, ProfileChange):
+        return base.replace(scheduler=change.scheduler)
     moved = {} if change.cluster is base.data.cluster else {"cluster": change.cluster}
     return base.replace(scheduler=change.slurm, **moved)
 
 
-def _comparison(runs: Runs, changes: Mapping[str, ConfChange], provenance: Provenance) -> Comparison:
+def _comparison(runs: Runs, changes: Mapping[str, ConfChange | ProfileChange], provenance: Provenance) -> Comparison:
     rows, whom = runs.rows(), by_whom(runs)
     sentences = [_sentence(row, len(runs.jobs)) for row in rows[1:].iter_rows(named=True)]
     first, *others = [line for name, s in zip(changes, sentences, strict=True) for line in (s, _who(name, whom))]

@@ -24,6 +24,7 @@ ENOUGH = 20  # earlier asks whose outcome is known: with fewer, intervals stay a
 RECENT = 200  # earlier asks that count, the latest
 PRIOR = 20  # asks that count as if they had turned out as replays say: few others move quantiles little
 FARTHEST = 4.0  # spreads that a quantile is put from the median: on logarithms, more would be any time at all
+BEYOND = 4.0  # times the longest wait of the earlier asks, to which a quantile is put at most
 OUTER = 0.75  # share of the misses below which the tail does not begin
 MIDDLE = len(LEVELS) // 2
 WANTED = np.array(LEVELS)
@@ -46,6 +47,7 @@ class Correction:
 
     miss: Floats | None
     asks: int  # that say so
+    longest: float = np.inf  # s: a wait that no quantile is put beyond, unless replays say so
 
     def apply(self, answer: Floats) -> Floats:
         """Return the quantiles of an answer as they should be. What starts at once in all replays does so."""
@@ -53,6 +55,7 @@ class Correction:
             return answer
         middle, down, up = _spreads(answer)
         put = middle + self.miss * np.where(self.miss > 0, up, down)
+        put = np.minimum(put, log_scale(np.maximum(answer, self.longest)))
         return np.asarray(np.maximum.accumulate(np.expm1(np.maximum(put, 0.0)) * SCALE))
 
     def spread(self, seconds: Floats, answer: Floats) -> Floats:
@@ -72,10 +75,11 @@ def correction(asks: Asks, at: float) -> Correction:
     if known.sum() < ENOUGH:
         return Correction(None, 0)
     middle, down, up = _spreads(asks.answer[earlier])
-    off = log_scale(np.where(known, truth, at - asked)) - middle
+    waited = np.where(known, truth, at - asked)
+    off = log_scale(waited) - middle
     miss = np.append(off / np.where(off > 0, up, down), AS_SAID)
     found = _quantiles(miss, np.append(known, np.ones(PRIOR, dtype=bool)), WANTED)
-    return Correction(np.clip(found, -FARTHEST, FARTHEST), len(earlier))
+    return Correction(np.clip(found, -FARTHEST, FARTHEST), len(earlier), BEYOND * float(waited.max()))
 
 
 def log_scale(seconds: Floats) -> Floats:

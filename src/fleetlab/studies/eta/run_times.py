@@ -2,12 +2,13 @@
 
 A draw is from Kaplan and Meier's estimate of the finest class with enough ended jobs, in which jobs that still run
 count as far as they have come. Where few jobs with such a time limit have ended, others tell which share of their limit
-they use. A job that outlasts all of its class runs on by a law without a scale: as likely twice as long as not. A time
-limit bounds every draw.
+they use. Jobs of a batch are drawn together (`batches`). A job that outlasts all of its class runs on by a law without
+a scale: as likely twice as long as not. A time limit bounds every draw.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,7 @@ import polars as pl
 
 from fleetlab.core.censoring import Bools, Floats, product_limit
 from fleetlab.core.resample import Ints
+from fleetlab.studies.eta.batches import Likeness, Seen, levels, score, together
 from fleetlab.studies.eta.history import History, Snapshot
 
 ENOUGH = 20  # ended jobs of a class
@@ -93,9 +95,20 @@ class KnownRunTimes:
         What a row is drawn to run does not depend on the rows after it: replays that are played further go on with the
         same run times.
         """
-        chance = rng.random((len(rows), draws))
+        classes = list(self._classes(rows))
+        level, alike = self._levels(classes, rows, draws, rng)
+        chance = rng.random((len(rows), draws, 2))
         limit = self.classes.limit[rows][:, None]
-        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * chance  # where no job has ended
+        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * chance[..., 0]  # where no job has ended
+        for one in classes:
+            mine, own = one.mine, one.unit[rows[one.mine]]
+            left = one.survival.beyond(elapsed[mine] / own)
+            shared = together(chance[mine], level[mine], alike, left)
+            drawn[mine] = one.survival.runtime(shared, elapsed[mine] / own) * own[:, None]
+        return np.asarray(np.minimum(np.maximum(drawn, elapsed[:, None]), limit))
+
+    def _classes(self, rows: Ints) -> Iterator[OneClass]:
+        """Yield the classes of these rows."""
         level, code = self._class_of(rows)
         for k in np.unique(level[level < len(CLASSES)]).tolist():
             unit = self.classes.unit if k in RELATIVE else np.ones(len(self.classes.unit))
@@ -104,11 +117,37 @@ class KnownRunTimes:
             wanted = np.unique(code[level == k])
             first, last = (np.searchsorted(members[order], wanted, side=side) for side in ("left", "right"))
             for one, begin, end in zip(wanted, first, last, strict=True):
-                mine, mates = np.flatnonzero((level == k) & (code == one)), order[begin:end]
+                mates = order[begin:end]
                 survival = Survival.of(self.time[mates] / unit[self.rows[mates]], self.ended[mates])
-                own = unit[rows[mine]]
-                drawn[mine] = survival.runtime(chance[mine], elapsed[mine] / own) * own[:, None]
-        return np.asarray(np.minimum(np.maximum(drawn, elapsed[:, None]), limit))
+                yield OneClass(np.flatnonzero((level == k) & (code == one)), mates, unit, survival)
+
+    def _levels(
+        self, classes: list[OneClass], rows: Ints, draws: int, rng: np.random.Generator
+    ) -> tuple[Floats, Likeness]:
+        """Draw the level of the batch of each row: [rows, draws]."""
+        found = np.zeros((len(rows), draws))
+        if not classes:
+            return found, Likeness(0.0, 0.0, 0.0)
+        parts, wanted, count = [], [], 0
+        for kind, one in enumerate(classes):
+            part, place = self._seen(kind, one, rows[one.mine])
+            parts.append(part)
+            wanted.append(place + count)
+            count += len(part.kind)
+        level, alike = levels(Seen.joined(parts), np.concatenate(wanted), draws, rng)
+        found[np.concatenate([one.mine for one in classes])] = level
+        return found, alike
+
+    def _seen(self, kind: int, one: OneClass, rows: Ints) -> tuple[Seen, Ints]:
+        """Return what is known of the jobs of a class, with those that wait, and where these rows are among them."""
+        known = self.rows[one.mates]
+        jobs = np.append(known, np.setdiff1d(rows, known))
+        share = np.ones(len(jobs))
+        share[: len(known)] = one.survival.outlive(self.time[one.mates] / one.unit[known], self.ended[one.mates])
+        ended = np.append(self.ended[one.mates], np.zeros(len(jobs) - len(known), dtype=bool))
+        order = np.argsort(jobs, kind="stable")
+        place = order[np.searchsorted(jobs[order], rows)]
+        return Seen(np.full(len(jobs), kind), self.classes.history.submit[jobs], score(share), ended), place
 
     def _class_of(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return for each row the finest way to class jobs by which enough like it have ended, and its class."""
@@ -121,6 +160,16 @@ class KnownRunTimes:
             left = left[ended[codes[rows[left]]] >= (ENOUGH if CLASSES[k] else 1)]
             level[left], code[left] = k, codes[rows[left]]
         return level, code
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneClass:
+    """Jobs that are alike by what is known of them at submission."""
+
+    mine: Ints  # those to be drawn
+    mates: Ints  # those that ended or run
+    unit: Floats  # of run times, one a job of the history
+    survival: Survival
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +189,12 @@ class Survival:
     def beyond(self, seconds: Floats) -> Floats:
         """Return the share that runs longer."""
         return np.append(1.0, self.alive)[np.searchsorted(self.when, seconds, side="right")]
+
+    def outlive(self, seconds: Floats, ended: Bools) -> Floats:
+        """Return the share of the class that outlives a job which ended then, or runs longer than one that runs yet."""
+        before = np.append(1.0, self.alive)[np.searchsorted(self.when, seconds, side="left")]
+        after = self.beyond(seconds)
+        return np.where(ended, (before + after) / 2, after)
 
     def runtime(self, chance: Floats, elapsed: Floats) -> Floats:
         """Return what is outlasted with a chance, given how long a job has run: [jobs, draws]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -29,7 +30,7 @@ Row = dict[str, Any]
 
 def row_of(pod: Pod, fleet: Fleet) -> Row:
     """A pod in the words of a workload; Malformed if it asks for what cannot be."""
-    plain = ("name", "group", "app", "queue", "node", "priority", "submit", "start", "end", "status")
+    plain = ("name", "group", "app", "queue", "node", "priority", "submit", "start", "end", "status", "rank")
     gang = f"{pod.namespace}/{pod.gang}" if pod.gang else None
     known = {"user": pod.namespace, "gang": gang, "parent": gang or pod.owner}
     known["constraint"] = pod.rules.constraint(fleet.taints)
@@ -38,11 +39,25 @@ def row_of(pod: Pod, fleet: Fleet) -> Row:
 
 def gangs_of(rows: Iterable[Row]) -> list[list[Row]]:
     """Pods that are one job: those of a gang that ask for the same, and every other by itself."""
+    every = list(rows)
+    tries = _tries(every)
     gangs: dict[object, list[Row]] = {}
-    for k, row in enumerate(rows):
-        same = (row["gang"], *(row[name] for name in SAME)) if row["gang"] else k
+    for k, row in enumerate(every):
+        same = (row["gang"], tries[k], *(row[name] for name in SAME)) if row["gang"] else k
         gangs.setdefault(same, []).append(row)
     return list(gangs.values())
+
+
+def _tries(rows: list[Row]) -> list[int]:
+    """How many pods of the same rank came before each: those that take the place of others are another try."""
+    before: Counter[tuple[str, str]] = Counter()
+    tries = [0] * len(rows)
+    for k in sorted(range(len(rows)), key=lambda k: rows[k]["submit"]):
+        if rows[k]["gang"] and rows[k]["rank"]:
+            place = (rows[k]["gang"], rows[k]["rank"])
+            tries[k] = before[place]
+            before[place] += 1
+    return tries
 
 
 def jobs_of(gangs: list[list[Row]]) -> pl.DataFrame:

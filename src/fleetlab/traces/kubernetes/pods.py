@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from fleetlab.traces.kubernetes.nodes import MODELS, amounts
 from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, moment, whole, words
+from fleetlab.traces.kubernetes.pod_groups import first_of, pod_group, pod_rank
 from fleetlab.traces.kubernetes.quantity import quantity
 from fleetlab.traces.kubernetes.selectors import NodeRules, rules_of
 
@@ -20,11 +21,6 @@ STATUS = {
     "Pending": "waiting",
     "Unknown": "running",
 }
-# What makes pods start together, as labels or annotations: Volcano, coscheduling old and new, KAI.
-GANGS = (
-    "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name", "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name", "pod-group-name",
-)  # fmt: skip
 # The queue that a pod waits in: Kueue, Volcano, KAI and Run:ai.
 QUEUES = ("kueue.x-k8s.io/queue-name", "scheduling.volcano.sh/queue-name", "kai.scheduler/queue", "runai/queue")
 APPS = ("app.kubernetes.io/name", "app", "k8s-app")
@@ -58,6 +54,7 @@ class Pod:
     group: str | None
     app: str | None
     gang: str | None
+    rank: str  # which pod of the gang it is, where that is said
     node: str
     priority: int
     submit: float
@@ -96,8 +93,9 @@ def pod_of(item: Object) -> Pod:
         namespace=namespace or "default",
         owner=words(owner.get("uid"), "metadata.ownerReferences.uid") or key,
         group=_recurring(owner) or None,
-        app=_named(labels, APPS) or None,
-        gang=_named({**labels, **notes}, GANGS) or None,
+        app=first_of(labels, APPS) or None,
+        gang=pod_group({**labels, **notes}) or None,
+        rank=pod_rank({**labels, **notes}),
         node=words(spec.get("nodeName"), "spec.nodeName"),
         priority=max(-(2**31), min(2**31 - 1, whole(spec.get("priority"), "spec.priority"))),
         **_times(about, status, mirror=MIRROR in notes),
@@ -109,7 +107,7 @@ def pod_of(item: Object) -> Pod:
         instead=requests_of(spec, "spec") if spec.get("resources") is not None else {},
         fractions=_fractions(notes),
         selects=tuple(_selects(spec)),
-        queue=_named({**labels, **notes}, QUEUES) or None,
+        queue=first_of({**labels, **notes}, QUEUES) or None,
         rules=rules_of(spec),
         claims=bool(spec.get("resourceClaims")),
     )
@@ -132,10 +130,6 @@ def _recurring(owner: Object) -> str:
     """What made it, by the name that stays from one time to the next."""
     kind, name = (words(owner.get(key), f"metadata.ownerReferences.{key}") for key in ("kind", "name"))
     return _APPENDED[kind].sub("", name) if kind in _APPENDED else name
-
-
-def _named(texts: Mapping[str, Any], keys: Iterable[str]) -> str:
-    return next((words(texts[key], key) for key in keys if texts.get(key)), "")
 
 
 # -- what it asks for ----------------------------------------------------------------------------------------------

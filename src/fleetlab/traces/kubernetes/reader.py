@@ -33,6 +33,12 @@ from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_
 from fleetlab.traces.kubernetes.selectors import features_of
 
 TABLES = {"Pod": "pods", "Node": "nodes", "Queue": "queues", "PodGroup": "pod groups"}
+# Objects that `fleetlab collect kubernetes` gathers too, and that are no rows of a trace.
+PASSED_OVER = (
+    "Event", "PriorityClass", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "ClusterQueue", "Cohort",
+    "LocalQueue", "ResourceFlavor", "Workload", "WorkloadPriorityClass", "AdmissionCheck", "Topology",
+    "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
+)  # fmt: skip
 
 
 @dataclass
@@ -136,7 +142,7 @@ def _kind_in(beginning: str) -> str | None:
 def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str | None) -> None:
     for number, (line, item, share) in enumerate(items(source)):
         kind = _kind(item)
-        if only and kind != only:
+        if (only and kind != only) or kind in PASSED_OVER:
             continue
         table = TABLES.get(kind, "other objects")
         intake.read(table, 1)

@@ -75,6 +75,7 @@ def scheduler_of(config: Object, name: str | None = None) -> KubeScheduler:
         percentage=whole(config.get("percentageOfNodesToScore"), "percentageOfNodesToScore"),
         initial_backoff=_seconds(config, "podInitialBackoffSeconds", DEFAULT.initial_backoff),
         max_backoff=_seconds(config, "podMaxBackoffSeconds", DEFAULT.max_backoff),
+        hard_affinity=_hard_affinity(arguments.get("InterPodAffinity", {})),
     )
 
 
@@ -107,6 +108,11 @@ def _resources(arguments: Object) -> dict[str, int]:
     return {
         words(one.get("name"), "resources.name"): whole(one.get("weight"), "resources.weight") or 1 for one in listed
     }
+
+
+def _hard_affinity(arguments: Object) -> int:
+    key = "hardPodAffinityWeight"
+    return whole(arguments[key], key) if arguments.get(key) is not None else DEFAULT.hard_affinity
 
 
 def _shape(arguments: Object) -> Shape:

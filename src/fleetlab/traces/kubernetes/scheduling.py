@@ -9,6 +9,7 @@ from fleetlab.core.kubernetes import (
     ASSUMED,
     CPU,
     DisruptionBudget,
+    PodTerm,
     Requirement,
     SchedulingNode,
     SchedulingPod,
@@ -22,6 +23,8 @@ from fleetlab.traces.kubernetes.pods import Requests, requests_of
 from fleetlab.traces.kubernetes.selectors import choices_of, tolerations_of
 
 Amounts = dict[str, int]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def scheduling_pod(item: Object) -> SchedulingPod:
@@ -32,7 +35,8 @@ def scheduling_pod(item: Object) -> SchedulingPod:
         requests_of(c, "spec.initContainers") for c in elements(spec.get("initContainers"), "spec.initContainers")
     ]
     extra = _counted(amounts(spec.get("overhead"), "spec.overhead"))
-    affinity = members(members(spec.get("affinity"), "spec.affinity").get("nodeAffinity"), "spec.affinity.nodeAffinity")
+    wishes = members(spec.get("affinity"), "spec.affinity")
+    affinity = members(wishes.get("nodeAffinity"), "spec.affinity.nodeAffinity")
     wanted = texts(spec.get("nodeSelector"), "spec.nodeSelector")
     namespace = words(about.get("namespace"), "metadata.namespace") or "default"
     return SchedulingPod(
@@ -48,7 +52,35 @@ def scheduling_pod(item: Object) -> SchedulingPod:
         tolerations=tuple(tolerations_of(spec)),
         spread=tuple(_spread(spec)),
         preempts=spec.get("preemptionPolicy") != "Never",
+        affinity=tuple(_near(wishes, "podAffinity", namespace)),
+        anti_affinity=tuple(_near(wishes, "podAntiAffinity", namespace)),
+        preferred_affinity=(
+            *_rather_near(wishes, "podAffinity", namespace),
+            *((-weight, term) for weight, term in _rather_near(wishes, "podAntiAffinity", namespace)),
+        ),
     )
+
+
+def _near(wishes: Object, kind: str, namespace: str) -> Iterable[PodTerm]:
+    where = f"spec.affinity.{kind}"
+    for item in elements(members(wishes.get(kind), where).get(REQUIRED), where):
+        yield _pod_term(members(item, where), where, namespace)
+
+
+def _rather_near(wishes: Object, kind: str, namespace: str) -> Iterable[tuple[int, PodTerm]]:
+    where = f"spec.affinity.{kind}"
+    for item in elements(members(wishes.get(kind), where).get(PREFERRED), where):
+        one = members(item, where)
+        term = _pod_term(members(one.get("podAffinityTerm"), where), where, namespace)
+        yield whole(one.get("weight"), f"{where}.weight"), term
+
+
+def _pod_term(term: Object, where: str, namespace: str) -> PodTerm:
+    named = tuple(
+        words(name, f"{where}.namespaces") for name in elements(term.get("namespaces"), f"{where}.namespaces")
+    )
+    selector = None if term.get("labelSelector") is None else label_selector(term.get("labelSelector"), where)
+    return PodTerm(words(term.get("topologyKey"), f"{where}.topologyKey"), selector, named or (namespace,))
 
 
 def _counted(requests: Requests) -> Amounts:
@@ -74,13 +106,13 @@ def _together(containers: list[Amounts], before: list[Amounts], extra: Amounts) 
 
 def _required(affinity: Object) -> Iterable[Selector]:
     where = "spec.affinity.nodeAffinity"
-    terms = members(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), where).get("nodeSelectorTerms")
+    terms = members(affinity.get(REQUIRED), where).get("nodeSelectorTerms")
     yield from (_term(members(term, where)) for term in elements(terms, where))
 
 
 def _preferred(affinity: Object) -> Iterable[tuple[int, Selector]]:
     where = "spec.affinity.nodeAffinity"
-    for item in elements(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), where):
+    for item in elements(affinity.get(PREFERRED), where):
         one = members(item, where)
         yield whole(one.get("weight"), f"{where}.weight"), _term(members(one.get("preference"), where))
 

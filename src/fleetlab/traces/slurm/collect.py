@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetlab.core.errors import TraceError
 from fleetlab.core.names import lookup
 
-SYSTEMS = ("slurm",)
+SYSTEMS = ("slurm", "kubernetes")  # the latter by kubectl, without a script
 
 
 def script(system: str) -> str:
@@ -31,4 +31,7 @@ def collect(system: str, out: Path, *, since: str | None, until: str | None, jso
 
 def _file(system: str) -> Traversable:
     lookup("system to collect from", system, SYSTEMS, error=TraceError)
+    if system != "slurm":
+        msg = f"there is no script for {system}"
+        raise TraceError(msg, hint="`fleetlab collect kubernetes --out DIR` gathers by kubectl")
     return files("fleetlab.traces.slurm") / "collect.sh"

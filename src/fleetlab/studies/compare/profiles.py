@@ -1,0 +1,61 @@
+"""Other profiles of kube-scheduler for a scenario, and in which settings they differ from its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleetlab.core import PolicyError, Scenario
+from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.core.schedulers import Scheduler
+from fleetlab.traces.schedulers import read_scheduler
+from fleetlab.traces.slurm.conf_change import NOT_SET, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileChange:
+    """A scheduler with another configuration, by the name of its file."""
+
+    name: str
+    scheduler: Scheduler
+    settings: tuple[Setting, ...]
+    notes: tuple[str, ...] = ()
+
+
+def profiles_of(base: Scenario, conf: Iterable[Path | str]) -> dict[str, ProfileChange]:
+    """Read configurations of the scenario's kind of scheduler; each has a name of its own."""
+    own = base.scheduler
+    assert own is not None
+    changes: dict[str, ProfileChange] = {}
+    for entry in conf:
+        path = Path(entry)
+        other = read_scheduler(path)
+        if type(other) is not type(own):
+            msg = f"{path.name}: configures {other.title}, but the scenario has {own.title}"
+            raise PolicyError(msg, hint="compare configurations of one scheduler")
+        name = path.name if path.name not in changes else f"{path.name} ({len(changes) + 1})"
+        changes[name] = ProfileChange(name, other, tuple(_differences(own, other)))
+    return changes
+
+
+def _differences(own: Scheduler, other: Scheduler) -> Iterator[Setting]:
+    was, becomes = (dict(_flat(_written(one))) for one in (own, other))
+    for name in dict.fromkeys((*was, *becomes)):
+        if was.get(name) != becomes.get(name):
+            yield Setting(name, was.get(name, NOT_SET), becomes.get(name, NOT_SET))
+
+
+def _written(scheduler: Scheduler) -> dict[str, Any]:
+    """All settings as plain values, the weights of plugins also where they are the default."""
+    weights = {"weights": dict(scheduler.weights)} if isinstance(scheduler, KubeScheduler) else {}
+    return scheduler.to_values() | weights
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", str(value)
