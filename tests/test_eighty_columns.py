@@ -26,7 +26,8 @@ memory_mib = 40960
 gpu_milli = 1000
 """
 STUDY = 'trace = "builtin:60"\norder = ["fifo", "sjf"]\nseeds = 2\n[compare]\nagainst = { order = "fifo" }\n'
-SUITE = Path(__file__).parents[1] / "docs" / "measurements" / "h200" / "pairs-ts"
+MEASURED = Path(__file__).parents[1] / "docs" / "measurements"
+SUITE = MEASURED / "h200" / "pairs-ts"
 # What a command needs is made by those before it.
 LINES = """
 synthesize pai2020 --jobs 80 --out made
@@ -59,6 +60,10 @@ share read claim.yaml
 doctor
 bench show SUITE
 bench analyze SUITE --out analysis
+bench advise MEASURED --mix resnet-train,resnet-infer --goal isolation
+bench advise MEASURED --mix resnet-train,serve-200 --goal p99
+bench advise MEASURED --mix llm-serve,llm-serve --goal goodput
+bench advise MEASURED --mix notebook*4,resnet-train --goal answer
 """
 BROKEN = re.compile(r"^\s*(%|min|GiB)(\s|$)", re.MULTILINE)  # a unit without its number
 
@@ -76,7 +81,7 @@ def place(tmp_path, monkeypatch):
 
 def test_no_command_prints_a_line_that_is_wider_than_the_terminal(place, command):
     for line in LINES.strip().splitlines():
-        done = command(*line.replace("SUITE", str(SUITE)).split())
+        done = command(*line.replace("SUITE", str(SUITE)).replace("MEASURED", str(MEASURED)).split())
         assert done.returncode in (0, 1), f"{line}\n{done.stderr}"
         for printed in (done.stdout + done.stderr).splitlines():
             assert len(printed) <= WIDTH, f"{line}\n{printed}"

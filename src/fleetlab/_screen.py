@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING, TextIO
 
-from fleetlab._table import Column, layout
+from fleetlab._table import TOGETHER, Column, layout, together
 from fleetlab.core import Estimate, Provenance, Result, as_json, say
 from fleetlab.core.words import WORDS, as_options
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 MOST = 40  # rows of a table that are printed; `--json` has them all
 PAGE = 100  # characters of a line in a file, beyond which headings are broken
 WIDEST = 400  # characters of a cell: what is longer is not for reading
-# Between a number and its unit no line is broken.
-UNIT = re.compile(r"(?<=\d) (?=%|(?:s|min|h|days|ms|[KMGT]iB|GPUs?|nodes?|jobs?)\b)")
-TOGETHER = "\u00a0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,7 @@ def prose(text: str, indent: str = "", first: str = "", stream: TextIO | None = 
     width = screen_width(stream)
     if width is None or len(first) + len(text) <= width:
         return first + text
-    whole = UNIT.sub(TOGETHER, text)
+    whole = together(text)
     # What is longer than a line, such as a path or a list of columns, stays whole on stderr: it may be copied.
     lines = wrap(
         whole, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
 GAP = 2  # spaces between columns
 HEADING = 12  # characters of a line of a heading that is broken
+# Between a number and its unit no line is broken.
+UNIT = re.compile(r"(?<=\d) (?=%|(?:s|min|h|days|ms|[KMGT]iB|GPUs?|nodes?|jobs?)\b)")
+TOGETHER = "\u00a0"
 SHORT = 7  # characters of a heading that stays in one line: 95 % CI
 NARROW = 14  # characters that a column of texts keeps, where it has so many
 
@@ -124,7 +128,14 @@ def _lines(columns: Sequence[Column], sizes: Sequence[int]) -> list[str]:
 
 def _broken(text: str, width: int) -> list[str]:
     """Break a text between words; at a hyphen, which may be part of a name, only where a word alone is too wide."""
-    return wrap(text, width, break_on_hyphens=max(map(len, text.split()), default=0) > width)
+    whole = together(text)
+    lines = wrap(whole, width, break_on_hyphens=max(map(len, whole.split(" ")), default=0) > width)
+    return [line.replace(TOGETHER, " ") for line in lines]
+
+
+def together(text: str) -> str:
+    """The text with no place to break a line between a number and its unit."""
+    return UNIT.sub(TOGETHER, text)
 
 
 def _row(cells: Sequence[Sequence[str]], columns: Sequence[Column], sizes: Sequence[int]) -> Iterator[str]:

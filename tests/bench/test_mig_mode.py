@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pytest
 
@@ -211,6 +212,53 @@ def test_a_suite_measures_on_instances_proves_it_and_puts_the_card_back(allowed,
     assert all(t["attached"] for c in measured for t in c["tenants"])
     stage = json.loads((tmp_path / "out" / "manifest.json").read_text())["stages"][0]
     assert [part["profile"] for part in stage["mig"]["instances"]] == ["3g.71gb", "3g.71gb"]
+    assert as_it_was(allowed)
+
+
+COUNTS = """
+import os, sys, time
+from pathlib import Path
+from fleetlab.bench import step
+Path(sys.argv[1]).joinpath(f"seen-{os.getpid()}").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+while True:
+    time.sleep(0.002)
+    step()
+"""
+FUNCTION = "import os\nseen = os.environ['CUDA_VISIBLE_DEVICES']\ndef count(): return 1 if seen == 'MIG-2' else 1000\n"
+
+
+@pytest.mark.slow
+def test_own_work_sees_the_instance_of_its_seat_and_the_card_is_put_back(allowed, tmp_path, monkeypatch):
+    """A command on the first instance, a callable on the second: each program itself says what it sees."""
+    (tmp_path / "my_train.py").write_text(COUNTS)
+    (tmp_path / "my_function.py").write_text(FUNCTION)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    command = f"{sys.executable} {tmp_path / 'my_train.py'} {tmp_path}"
+    tenants = {
+        "mine": Tenant("command", {"command": command}),
+        "called": Tenant("callable", {"callable": "my_function:count"}),
+    }
+    seats = (Seat("mine", share=Share(instance=0)), Seat("called", share=Share(instance=1)))
+    plan = SuitePlan("own", tenants, (BenchCell(TWO, TWO, 0, seats),), settle=0.1, window=0.3)
+    SuiteRun(plan, tmp_path / "out", limit=100, device="cpu", allow_mig=True, progress=lambda _: None).run()
+    (cell,) = [json.loads(line) for line in (tmp_path / "out" / "cells.jsonl").read_text().splitlines()]
+    assert cell["status"] == "ok"
+    assert [path.read_text() for path in tmp_path.glob("seen-*")] == ["MIG-1"]
+    mine, called = sorted(cell["tenants"], key=lambda t: t["tenant"] == "called")
+    assert called["items"] == called["steps"]  # of a thousand each, if it saw another instance
+    assert [t["visible"] for t in (mine, called)] == ["MIG-1", "MIG-2"]
+    assert all(t["attached"] for t in (mine, called))
+    assert as_it_was(allowed)
+
+
+@pytest.mark.slow
+def test_own_work_that_ends_early_on_an_instance_leaves_the_card_as_it_was(allowed, tmp_path):
+    tenants = {"bad": Tenant("command", {"command": f"{sys.executable} -c 'raise SystemExit(5)'"})}
+    cells = (BenchCell(TWO, TWO, 0, (Seat("bad", share=Share(instance=0)),)),)
+    plan = SuitePlan("own", tenants, cells, settle=0.05, window=0.15)
+    SuiteRun(plan, tmp_path / "out", limit=100, device="cpu", allow_mig=True, progress=lambda _: None).run()
+    (cell,) = [json.loads(line) for line in (tmp_path / "out" / "cells.jsonl").read_text().splitlines()]
+    assert (cell["status"], cell["failures"][0]["seat"]) == ("failed", "bad#0")
     assert as_it_was(allowed)
 
 

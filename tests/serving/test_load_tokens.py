@@ -7,13 +7,13 @@ import threading
 import pytest
 from aiohttp import web
 
+from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.llm.trace import read_trace
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.load.measure import measure
 from fleetlab.serving.load.result import load_result
 from fleetlab.serving.load.schedule import arrival_schedule
 from fleetlab.serving.load.settings import LoadOptions, LoadSettings
-from fleetlab.serving.load.tokens import parse_goals
 
 FIRST, EACH = 0.06, 0.015  # s
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fleetlab.studies.eta.calibration import Asks, correction
+from fleetlab.studies.eta.calibration import Asks, correction, independent
 from fleetlab.studies.eta.replay import quantiles
 
 SHIFTS = np.array([-0.9, -0.6, 0.0, 0.6, 0.9])  # of logarithms: an answer that is half as wide as it should be
@@ -102,3 +102,13 @@ def test_no_wait_is_put_far_beyond_the_longest_that_was_seen():
     asks = Asks(np.arange(60.0) * 1e6, np.tile([10.0, 20.0, 60.0, 200.0, 400.0], (60, 1)), truth)
     found = correction(asks, 1e9).apply(np.array([60.0, 600.0, 6000.0, 40_000.0, 50_000.0]))
     assert found[-2:].tolist() == pytest.approx([40_000.0, 50_000.0])  # of the replays, above 4 × 3000 s
+
+
+def test_misses_that_follow_each_other_tell_less():
+    rng = np.random.default_rng(3)
+    day = np.repeat(rng.normal(0, 1.2, 60), 10)  # ten asks a day, missed alike
+    usual = 600 * np.exp(rng.normal(0, 1, 600))
+    truth = usual * np.exp(day + rng.normal(0, 0.3, 600))
+    answer = walk(truth, usual)[100:]
+    assert held(answer, truth[100:], 1, 3) == pytest.approx(0.8, abs=0.09)  # 50 days: a standard deviation is 0.045
+    assert independent(np.repeat(rng.normal(size=60), 10)) < 80

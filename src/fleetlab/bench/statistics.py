@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fleetlab.bench.histogram import Histogram
 from fleetlab.devices.errors import BenchError
-from fleetlab.stats import Floats, Interval, quantile_ranks, samples_needed
+from fleetlab.stats import Floats, Interval, no_interval, quantile_low_rank, quantile_ranks, samples_needed
 
 
 def stp(np_: ArrayLike) -> float:
@@ -77,6 +77,22 @@ def percentile(times: Histogram, p: float, *, confidence: float = 0.95, effectiv
     low, high = quantile_ranks(few, p, confidence=confidence)
     value = times.at(min(n, math.floor(p * n) + 1))
     return Interval(value, times.at(1 + (low - 1) * n // few), times.at(math.ceil(high * n / few)))
+
+
+def tail(times: Histogram, p: float, effective_n: float | None) -> Interval | None:
+    """Quantile `p` of autocorrelated times; None if the sample does not support it.
+
+    Its limits are NaN where the effective sample size is not known; where that is too small, the upper is infinite.
+    """
+    if times.n < (need := samples_needed(p)):
+        return None
+    if effective_n is None:
+        return no_interval(percentile(times, p).value)
+    if effective_n >= need:
+        return percentile(times, p, effective_n=effective_n)
+    few = max(math.floor(effective_n), 1)
+    low = times.at(max(1 + (quantile_low_rank(few, p) - 1) * times.n // few, 1))
+    return Interval(percentile(times, p).value, low, math.inf)
 
 
 def known_percentile(times: Histogram, p: float) -> Interval | None:

@@ -38,6 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PACKAGE = __package__ or "fleetlab.sim"
 ROOT = Path(__file__).parent
+NOTICE = "compiling the simulator, once: half a minute (Slurm: two minutes)"  # fits 80 columns
 BESIDE = ROOT / "__pycache__"
 CATALOG = ROOT.parent / "core" / "catalog"
 STARTED = time.time()
@@ -212,8 +213,7 @@ class _Notice(Listener):
         dispatcher = event.data["dispatcher"]
         if not _Notice.printed and dispatcher.py_func.__module__.startswith(PACKAGE):
             _Notice.printed = True
-            notice = "compiling the simulator: only the first run waits for this, half a minute (Slurm: two minutes)"
-            print(notice, file=sys.stderr)
+            print(NOTICE, file=sys.stderr)
 
     def on_end(self, event: Event) -> None:
         pass

@@ -1,7 +1,16 @@
 """GPU models that a spec may name: memory, compute capability, and their ids in mig-parted.
 
-Memory is the total that nvidia-smi reports (drivers since 525; the H200 was probed by us). PCI ids are those of
-mig-parted's configurations: device id, then NVIDIA's vendor id.
+Memory is the total that nvidia-smi reports, with drivers since 525. Sources:
+
+- T4, A10, L4, L40S, A100 and H100: modal-labs/modal-client, pull request 2797 (January 2025), which lists all seven.
+- V100 32 GB, A30, H100 NVL, GH200, B200 and RTX PRO 6000: several public listings of nvidia-smi each, which agree.
+- H200: our own probe (docs/measurements/h200/probe.json), and public listings.
+- V100 16 GB: derived, half of that of 32 GB.
+
+PCI ids, device id and then NVIDIA's vendor id, are the device filters of the GPU operator's default configuration of
+mig-parted (NVIDIA/gpu-operator, assets/state-mig-manager/0400_configmap.yaml, `all-balanced`). It has one filter for
+the A100 and the H100 with 80 GB: which ids are whose is derived, 20xx is the chip of the A100 and 23xx of the H100.
+Compute capabilities: developer.nvidia.com/cuda-gpus.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Which function answers which question:
 - several answers at once: `bonferroni`, `allowed_misses`, `spent_at_look`
 """
 
-from fleetlab.stats.autocorrelation import design_effect, variance_inflation
+from fleetlab.stats.autocorrelation import cluster_effect, design_effect, variance_inflation
 from fleetlab.stats.bootstrap import BLOCKS, BlockBootstrap, Replicates, bootstrap_units, divide, paired_difference
 from fleetlab.stats.comparisons import allowed_misses, bonferroni, spent_at_look
 from fleetlab.stats.equivalence import Difference
@@ -41,7 +41,7 @@ from fleetlab.stats.means import (
     pool,
     weighted_mean,
 )
-from fleetlab.stats.proportions import quantile_ranks, samples_needed, wilson
+from fleetlab.stats.proportions import log_share, quantile_low_rank, quantile_ranks, samples_needed, wilson
 from fleetlab.stats.student import NORMAL, student_cdf, student_quantile
 
 __all__ = [
@@ -67,15 +67,18 @@ __all__ = [
     "bonferroni",
     "bootstrap_units",
     "change",
+    "cluster_effect",
     "control_variates",
     "design_effect",
     "divide",
     "effective_size",
     "geometric_means",
+    "log_share",
     "mean_of_runs",
     "no_interval",
     "paired_difference",
     "pool",
+    "quantile_low_rank",
     "quantile_ranks",
     "samples_needed",
     "spent_at_look",

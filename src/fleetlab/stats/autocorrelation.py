@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fleetlab.stats.intervals import Floats
@@ -32,6 +34,25 @@ def variance_inflations(columns: Floats) -> Floats:
     lag_1 = np.divide((deviations[1:] * deviations[:-1]).sum(axis=0), total, out=np.zeros(len(total)), where=known)
     rho = np.where(known & (n > 2), np.clip(lag_1 + (1 + 4 * lag_1) / max(n, 1), 0.0, MOST), 0.0)
     return np.asarray((1 + rho) / (1 - rho))
+
+
+def cluster_effect(clusters: Sequence[Sequence[bool]]) -> float | None:
+    """Return how many events of clusters carry the information of one independent event; None of a single cluster.
+
+    The variance of a share over clusters, as a ratio of sums, over that of independent events (Kish 1965); at least 1.
+
+    >>> round(cluster_effect([[True, True], [False, False]] * 5), 2), cluster_effect([[True, False]] * 10)
+    (2.22, 1.0)
+    """
+    sizes, hits = (np.array([f(c) for c in clusters], float) for f in (len, sum))
+    n, many = float(sizes.sum()), len(clusters)
+    if many < 2:
+        return None
+    share = float(hits.sum()) / n
+    if share in (0.0, 1.0):
+        return 1.0
+    between = many / (many - 1) * float(((hits - share * sizes) ** 2).sum()) / n**2
+    return max(1.0, between * n / (share * (1 - share)))
 
 
 def design_effect(hits: np.ndarray, parts: int = 20) -> float:

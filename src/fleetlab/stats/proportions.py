@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,25 @@ def wilson(hits: float, n: float, *, confidence: float = CONFIDENCE) -> Interval
     middle = (share + z * z / (2 * n)) / weight
     half = z / weight * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return Interval(share, middle - half, middle + half).clipped((0.0, 1.0))
+
+
+def log_share(hits: float, n: float) -> LogShare:
+    """Return the log of a share and its variance, with half a hit added so that no hits have a log too.
+
+    Differences of two are logs of ratios of shares (Katz et al., Biometrics 34, 1978).
+
+    >>> [round(x, 3) for x in log_share(90, 100)], [round(x, 3) for x in log_share(0, 100)]
+    ([-0.105, 0.001], [-5.303, 1.99])
+    """
+    top, bottom = hits + 0.5, n + 0.5
+    return LogShare(math.log(top / bottom), max(1 / top - 1 / bottom, 1 / (2 * bottom**2)))
+
+
+class LogShare(NamedTuple):
+    """The log of a share, and its variance."""
+
+    value: float
+    variance: float
 
 
 def samples_needed(p: float, *, confidence: float = CONFIDENCE) -> int:
@@ -50,6 +70,17 @@ def quantile_ranks(n: int, p: float, *, confidence: float = CONFIDENCE) -> tuple
     low = int(np.searchsorted(tail, miss - over, side="right"))  # the largest l with P(B <= l - 1) <= miss - over
     high = int(np.searchsorted(tail, 1 - over - 1e-12)) + 1  # the smallest u with P(B >= u) <= over
     return max(low, 1), min(high, n)
+
+
+def quantile_low_rank(n: int, p: float, *, confidence: float = CONFIDENCE) -> int:
+    """Return the rank of the sample that is the lower limit of the quantile `p`, also where `n` has no upper limit.
+
+    The same half of the error is left below it as by `quantile_ranks`; 0 if there is no lower limit either.
+
+    >>> quantile_low_rank(262, 0.99), quantile_ranks(400, 0.99)[0], quantile_low_rank(400, 0.99)
+    (256, 392, 392)
+    """
+    return int(np.searchsorted(_binomial_cdf(n, p), (1 - confidence) / 2, side="right"))
 
 
 def _binomial_cdf(n: int, p: float) -> Floats:

@@ -11,8 +11,11 @@ WORKS = {"train": "resnet-train", "learn": "bert-train", "serve": "resnet-infer"
 STEPS = 400
 
 
-def tenant(seat, rate, *, step=None, starved=0.0, busy=1.0, offered=None, lag=1e-5, unit="image", sms=132):
-    """What a worker says of itself; its steps take `step` seconds, a second over its rate if not told."""
+def tenant(seat, rate, *, step=None, starved=0.0, busy=1.0, offered=None, lag=1e-5, unit="image", sms=132, group=1.0):
+    """What a worker says of itself; its steps take `step` seconds, a second over its rate if not told.
+
+    So many requests wait as a `group`, None if that was not recorded.
+    """
     steps = [1 / rate if step is None else step] * STEPS if not isinstance(step, list) else step
     about = {
         "seat": seat,
@@ -28,6 +31,7 @@ def tenant(seat, rate, *, step=None, starved=0.0, busy=1.0, offered=None, lag=1e
     }
     if offered is not None:
         about |= {"offered": offered, "lag": Histogram.of([lag] * 400).to_json(), "unsent": 0}
+        about |= {} if group is None else {"clumps": dict.fromkeys(("p50", "p95", "p99"), group)}
     return about
 
 

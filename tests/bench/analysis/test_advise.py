@@ -1,5 +1,6 @@
 """Advice follows the numbers: which mode, whether it is shown, what would show it, and when it flips."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 from fleetlab.bench.advise import advise
 from fleetlab.bench.advise.guarantees import guaranteed
 from fleetlab.bench.analysis.result import analyze
-from fleetlab.core import DeviceError
+from fleetlab.bench.profile import predict_slices
+from fleetlab.core import DeviceError, Provenance, Speed
+from fleetlab.sharing.mig.layouts import layout_name, parse_layout, place
+from fleetlab.sharing.mig.models import mig_gpu
 
 H200 = Path(__file__).parents[3] / "docs" / "measurements" / "h200"
 PAIR = ("serve", "train")
@@ -82,6 +86,33 @@ def test_a_mix_that_was_not_measured_is_answered_by_its_kind_and_says_so(tmp_pat
     assert any("2 mixes of its kind: training + inference" in note for note in found.notes)
 
 
+def test_other_numbers_of_the_same_tenants_come_before_the_kind(tmp_path, made):
+    """Two and four `serve` say MPS, a mix of three others of its kind says time slicing."""
+    cells = []
+    for mode, each in (("time-slicing", {2: 0.4, 4: 0.2, 8: 0.1}), ("mps", {2: 0.6, 4: 0.4, 8: 0.3})):
+        for block in range(2):
+            cells += [made.cell([made.tenant(name, 100)], mode=mode, block=block) for name in ("serve", "answer")]
+            for n, speed in each.items():
+                cells.append(made.cell([made.tenant("serve", 100 * speed)] * n, mode=mode, block=block))
+            other = 0.5 if mode == "time-slicing" else 0.1
+            cells.append(made.cell([made.tenant("answer", 100 * other)] * 3, mode=mode, block=block))
+    found = advise(made.suite(tmp_path, cells), mix="3 serve")
+    assert found.mode == "mps"
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([(1.2 * 1.6) ** 0.5, 0.8])
+    assert "the same tenants in others: 2 serve and 4 serve" in found.findings[1]
+
+
+def test_copies_with_requests_on_a_schedule_have_one_tail(tmp_path, made):
+    """Each mode has four servers; their requests take 1 ms, one in fifty 20 or 5 ms."""
+    cells = []
+    for mode, slow in (("time-slicing", 0.02), ("mps", 0.005)):
+        steps = ([0.001] * 49 + [slow]) * 20
+        cells.append(made.cell([made.tenant("serve", 200, step=steps, offered=1000)] * 4, mode=mode))
+    found = advise(made.suite(tmp_path, cells), mix="4 serve", goal="p99")
+    assert (found.mode, found.verdict) == ("mps", "better")
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([5.0, 20.0], rel=2e-3)
+
+
 def test_a_class_of_a_log_is_answered_by_the_tenants_of_that_class(tmp_path, made):
     cells = []
     for mode, speed in (("time-slicing", 0.7), ("mps", 0.9)):
@@ -94,6 +125,58 @@ def test_a_class_of_a_log_is_answered_by_the_tenants_of_that_class(tmp_path, mad
     found = advise(made.suite(tmp_path, cells), mix="light, heavy")
     assert found.mode == "mps"
     assert found.tables()["choice"]["value"].to_list() == pytest.approx([1.8, 1.4])
+
+
+def by_class(made, path):
+    """`a` and `b` use little of the GPU, `c` all of it; the pairs with `a` gain from MPS, those with `b` lose."""
+    cells = []
+    for mode, speeds in (("time-slicing", {"a": 0.7, "b": 0.7}), ("mps", {"a": 0.9, "b": 0.6})):
+        for block in range(2):
+            for name, busy in (("a", 0.2), ("b", 0.2), ("c", 1.0)):
+                cells.append(made.cell([made.tenant(name, 100, busy=busy)], mode=mode, block=block, util=100 * busy))
+            for name, speed in speeds.items():
+                both = [made.tenant(name, 100 * speed), made.tenant("c", 100 * speed)]
+                cells.append(made.cell(both, mode=mode, block=block))
+    return made.suite(path / "measured", cells)
+
+
+def speed_profile(path, **settings):
+    """As `bench profile` writes it; speeds do not matter here."""
+    rows = [{"mode": "mps", "workload": name, "neighbour": None, "speed": 1.0, "low": 1.0, "high": 1.0, "kind": None}
+            for name in ("light", "heavy", "b")]  # fmt: skip
+    provenance = Provenance("bench profile", "H0", settings)
+    return Speed.of(pl.DataFrame(rows), device="H0", provenance=provenance).save(path / "mine.json")
+
+
+def test_a_class_is_told_with_the_measured_works_that_stand_for_it(tmp_path, made):
+    found = advise(by_class(made, tmp_path), mix="light, heavy")
+    assert found.findings[-1] == "Measured works that stand for each class, light: a and b; heavy: c."
+
+
+def test_classes_of_a_speed_profile_are_those_of_the_simulation(tmp_path, made):
+    """The profile keeps `b` as a class of its own, so that light is `a` alone, and MPS is better for it."""
+    folder = by_class(made, tmp_path)
+    profile = speed_profile(tmp_path, busy={"a": 0.2, "b": 0.2, "c": 1.0}, classes=True, keep=["b"])
+    light, own = (advise(folder, mix=f"{name}, heavy", speed=str(profile)) for name in ("light", "b"))
+    assert (light.mode, own.mode) == ("mps", "time-slicing")
+
+
+def test_jobs_of_a_log_are_named_by_the_rules_of_the_simulation(tmp_path, made):
+    profile = speed_profile(tmp_path, busy={"a": 0.2, "b": 0.2, "c": 1.0}, classes=True, keep=["b"])
+    words = {"speed": str(profile), "speed_classes": "app:bert=light,other=heavy"}
+    found = advise(by_class(made, tmp_path), mix="app:bert, other", **words)
+    assert found.mode == "mps"
+    assert found.findings[-1] == "Measured works that stand for each class, app:bert: a; other: c."
+
+
+def test_a_class_that_the_profile_does_not_have_or_that_was_not_measured_is_told(tmp_path, made):
+    folder = by_class(made, tmp_path)
+    profile = str(speed_profile(tmp_path, busy={"x": 0.2, "c": 1.0}, classes=True))
+    with pytest.raises(DeviceError, match="no work of this class was measured here: light") as caught:
+        advise(folder, mix="light, heavy", speed=profile)
+    assert caught.value.hint.endswith("it stands for x")
+    with pytest.raises(DeviceError, match="no class of the speed profile by that name: `app:bert=lite`"):
+        advise(folder, mix="app:bert, heavy", speed=profile, speed_classes="app:bert=lite")
 
 
 def test_a_measured_command_is_found_by_its_text(tmp_path, made):
@@ -192,10 +275,10 @@ def test_a_limit_of_sms_guarantees_no_memory():
     assert guaranteed("mps@50") == guaranteed("mps") == guaranteed("time-slicing") < guaranteed("mps~4096")
 
 
-def test_servers_of_language_models_are_pointed_to_their_table():
-    with pytest.raises(DeviceError, match="no goal for servers") as caught:
+def test_servers_of_language_models_are_pointed_to_their_goal():
+    with pytest.raises(DeviceError, match="as much progress as they are sent") as caught:
         advise(H200.parent / "h200-llm", mix="llm-serve, llm-serve")
-    assert "--table llm" in caught.value.hint
+    assert "goodput" in caught.value.hint
 
 
 def test_a_file_is_not_a_folder():
@@ -220,7 +303,71 @@ def test_probes_of_isolation_in_the_folder_are_told_beside_the_guarantees(tmp_pa
     ]
     (folder / "isolation" / "probes.jsonl").write_text("".join(json.dumps(cell) + "\n" for cell in cells))
     found = advise(folder, mix="train, serve", goal="isolation")
-    assert "time slicing kept 1 of 1 and MPS at 50 % kept 0 of 1" in found.findings[-1]
+    assert found.tables()["isolation"]["verdict"].to_list() == ["kept", "lost"]
+
+
+def test_modes_that_guarantee_the_same_are_ranked_by_the_probes_of_the_h200():
+    """By documentation all three guarantee one of five; the recorded probes found 4 of 6, 2 of 6 and 2 of 5 kept."""
+    found = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation")
+    assert found.tables()["choice"]["mode"].to_list() == ["mig", "time-slicing", "mps@50", "mps"]
+    said = "By the probes of this folder time slicing comes first: time slicing kept 4 of 6, MPS at 50 % kept 2 of 5"
+    assert any(said in sentence for sentence in found.findings)
+
+
+def test_the_faults_that_are_told_are_those_that_the_probes_of_the_h200_recorded():
+    lines = gzip.decompress((H200.parent / "h200-isolation" / "probes.jsonl.gz").read_bytes()).decode().splitlines()
+    faults = [cell for cell in map(json.loads, lines) if cell["probe"] == "faults" and cell["mode"] == "mps"]
+    died = [cell["kind"] for cell in faults if not cell["neighbor"]["survived"]]
+    lived = [cell["kind"] for cell in faults if cell["neighbor"]["survived"]]
+    found = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation")
+    said = f"MPS: the neighbor died of: {', '.join(died)}; it survived: {', '.join(lived)}"
+    assert (died, lived) == (["kill", "illegal-access"], ["hang", "assert"])
+    assert said in found.findings[-1]
+
+
+def test_the_memory_cap_that_probes_found_is_that_of_a_memory_limit():
+    found = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation")
+    (kept,) = found.tables()["isolation"].filter(guarantee="memory cap", verdict="kept").iter_rows(named=True)
+    assert kept["mode"] == "mps@50~16384"
+
+
+# --- a layout of MIG --------------------------------------------------------------------------------------------------
+
+
+def test_a_mig_layout_has_a_profile_for_each_tenant_and_fits():
+    """The training is slower on a part of the SMs than single images, so it gets the larger instance."""
+    found = advise(H200, mix="resnet-train, resnet-infer", goal="isolation")
+    settings = {(row["for"], row["setting"]): row for row in found.tables()["settings"].iter_rows(named=True)}
+    assert settings["resnet-train", "MIG profile"]["value"] == "4g.71gb"
+    assert settings["resnet-infer", "MIG profile"]["value"] == "3g.71gb"
+    layout = settings["GPU", "MIG layout"]["value"]
+    assert layout_name(place(mig_gpu("H200"), parse_layout(layout))) == layout == "4g.71gb,3g.71gb"
+    assert "predicted, not measured" in settings["GPU", "MIG layout"]["why"]
+
+
+def test_the_predicted_speed_of_an_instance_is_that_of_bench_mig():
+    slices = predict_slices([H200 / name for name in ("solo", "pairs-ts", "sm-curve")]).tables()["slices"]
+    (row,) = slices.filter(workload="resnet-train", profile="4g.71gb").iter_rows(named=True)
+    (found,) = [s for s in advise(H200, mix="resnet-train, resnet-infer", goal="isolation").findings if "4g" in s]
+    assert f"4g.71gb for resnet-train ({row['speed']:.2f}, " in found
+
+
+def test_memory_decides_which_instance_holds_a_tenant(tmp_path, made):
+    """15,000 MiB and a context fit on the 19.5 GiB of three slices, but not on the 9.62 of two."""
+    cells = []
+    for mode in ("time-slicing", "mps"):
+        serve, train = made.tenant("serve", 50.0), made.tenant("train", 50.0)
+        small, large = serve | {"memory_mib": 3000}, train | {"memory_mib": 15_000}
+        cells.append(made.cell([small, small, large], mode=mode))
+    found = advise(made.suite(tmp_path, cells, card="NVIDIA A100-SXM4-40GB"), mix="train, 2 serve", goal="isolation")
+    rows = found.tables()["settings"].filter(setting="MIG profile")
+    assert rows.select("for", "value").rows() == [("serve", "2g.10gb"), ("serve", "2g.10gb"), ("train", "3g.20gb")]
+
+
+def test_more_tenants_than_instances_are_not_advised_to_use_mig():
+    found = advise(H200.parent / "h200-notebook", mix="8 notebook", goal="isolation")
+    assert found.mode == "time-slicing"
+    assert any("at most 7 instances, for 8 tenants" in sentence for sentence in found.findings)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +405,6 @@ def test_too_few_requests_have_no_p99_and_say_so(tmp_path, made):
     [
         ("resnet-train, resnet-infer", "worst", "mps@50"),
         ("resnet-train, resnet-train", "throughput", "mps"),
-        ("resnet-train, serve-200", "p99", "mps@50"),
     ],
 )
 def test_the_h200_is_advised_as_its_tables_say(mix, goal, best):
@@ -266,8 +412,39 @@ def test_the_h200_is_advised_as_its_tables_say(mix, goal, best):
     assert (found.mode, found.verdict) == (best, "better")
 
 
+def test_a_tail_whose_requests_wait_in_unknown_groups_has_no_interval_and_decides_nothing():
+    """The first run on the H200 did not record how requests wait in groups."""
+    found = advise(H200, mix="resnet-train, serve-200", goal="p99")
+    assert (found.mode, found.verdict) == ("mps@50", "not known")
+    assert found.tables()["choice"]["value_low"].is_nan().all()
+    assert "the P99 has no interval" in found.findings[0]
+
+
+def test_a_later_run_of_the_same_cells_tells_how_requests_wait_in_groups():
+    """Its generator was late, so that its times do not count; time slicing and MPS are worse beyond the noise."""
+    found = advise(H200.parent, mix="resnet-train, serve-200", goal="p99")
+    verdicts = dict(found.tables()["choice"].select("mode", "verdict").rows())
+    assert verdicts == {"mps@50": "best", "time-slicing": "better", "mps": "better", "mps!1": "not known"}
+    assert "It is better than time slicing and MPS" in found.findings[0]
+
+
+def test_requests_in_groups_widen_the_interval_of_a_tail(tmp_path, made):
+    """1,000 requests in groups of 40 are worth 25: too few for an upper limit of P99."""
+    widths = []
+    for group in (1.0, 2.0, 40.0):
+        cells = []
+        for mode, slow in (("time-slicing", 0.02), ("mps", 0.01)):
+            steps = [slow * (1 + k / 1000) for k in range(1000)]
+            asked = made.tenant("serve", 200, step=steps, offered=1000, group=group)
+            cells.append(made.cell([asked, made.tenant("train", 50)], mode=mode))
+        found = advise(made.suite(tmp_path / str(group), cells), mix="train, serve", goal="p99")
+        row = found.tables()["choice"].row(0, named=True)
+        widths.append(row["value_high"] - row["value_low"])
+    assert 0 < widths[0] < widths[1] < widths[2] == float("inf")
+
+
 def test_the_page_has_the_advice_first(tmp_path, command):
-    words = ["bench", "advise", str(H200), "--mix", "resnet-train, serve-200", "--goal", "p99", "--price", "3.5"]
+    words = ["bench", "advise", str(H200), "--mix", "resnet-train, resnet-infer", "--goal", "worst", "--price", "3.5"]
     done = command(*words, "--out", str(tmp_path / "advice.html"))
     assert done.returncode == 0
     assert "MPS at 50 %, by" in done.stdout.splitlines()[0]

@@ -9,14 +9,15 @@ import pytest
 from fleetlab.bench.analysis import analyze
 from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, Spread, pool, sum_variances
 
-QUIET = Noise({False: UNKNOWN, True: UNKNOWN}, {False: UNKNOWN, True: UNKNOWN})
+QUIET = Noise({False: UNKNOWN, True: UNKNOWN}, {False: UNKNOWN, True: UNKNOWN}, {})
+FIVE = math.log1p(0.05)
 
 
-def measure(values, noise=QUIET):
-    """`values[mode][mix]` are those of its blocks."""
+def measure(values, noise=QUIET, works=None):
+    """`values[mode][mix]` are those of its blocks; all mixes are of one work if not told."""
     return Measure(
         (
-            NoiseSample(mode, mix, "training + training", Path(mode), v)
+            NoiseSample(mode, mix, "training + training", frozenset((works or {}).get(mix, "w")), Path(mode), v)
             for mode, mixes in values.items()
             for mix, blocks in mixes.items()
             for v in blocks
@@ -30,47 +31,73 @@ def same(*blocks):
     return {mix: list(blocks) for mix in "xyz"}
 
 
-def test_a_ratio_by_hand():
+def test_a_difference_by_hand():
     """Logs of `a` are 0.1 and 0.3, of `b` 0 and 0; three mixes each, so 3 degrees of freedom a mode.
 
     The variance of a block is 0.02 in `a` and 0 in `b`, that of the difference of means 0.01; t of 3 is 3.182.
     """
     up, flat = [math.exp(0.1), math.exp(0.3)], [1.0, 1.0]
-    found = measure({"a": same(*up), "b": same(*flat)}).ratio("x", "a", "b")
-    half = 3.182 * 0.1
-    assert found.value == pytest.approx(math.exp(0.2))
-    assert (found.low, found.high) == pytest.approx((math.exp(0.2 - half), math.exp(0.2 + half)), rel=1e-3)
-    assert found.floor == pytest.approx(3.182 * math.sqrt(0.02), rel=1e-3)
-    assert found.differ is False
+    found = measure({"a": same(*up), "b": same(*flat)}).difference(["x"], "a", "b")
+    assert found.value == pytest.approx(0.2)
+    assert found.half(0.95) == pytest.approx(3.182 * 0.1, rel=1e-3)
+    assert found.decide(FIVE) == "undecided"
 
 
 def test_one_over_the_other_is_the_inverse_of_the_other_over_the_one():
     found = measure({"a": same(1.0, 1.1), "b": same(2.0, 2.3)})
-    one, other = found.ratio("x", "a", "b"), found.ratio("x", "b", "a")
-    assert (one.value * other.value, one.low * other.high) == pytest.approx((1.0, 1.0))
+    one, other = found.difference(["x"], "a", "b"), found.difference(["x"], "b", "a")
+    assert (one.value, one.half(0.95)) == pytest.approx((-other.value, other.half(0.95)))
 
 
 def test_single_blocks_cannot_tell():
-    found = measure({"a": {"x": [1.0]}, "b": {"x": [2.0]}}).ratio("x", "b", "a")
-    assert found.value == pytest.approx(2.0)
-    assert found.differ is None
+    found = measure({"a": {"x": [1.0]}, "b": {"x": [2.0]}}).difference(["x"], "b", "a")
+    assert found.value == pytest.approx(math.log(2))
+    assert (found.freedom, found.decide(FIVE)) == (0, "undecided")
 
 
-def test_a_difference_below_the_floor_is_none_however_often_it_was_measured():
-    """200 blocks make the interval narrow, yet the next block of the same cell may well lie on the other side."""
+def test_unlike_tenants_say_nothing_of_the_noise_of_single_blocks():
+    """`y` was measured often in both modes, but it is other work."""
+    values = {mode: {"x": [at], "y": [at, 1.001 * at, 0.999 * at]} for mode, at in (("a", 1.0), ("b", 2.0))}
+    like, unlike = (measure(values, works={"x": ["v"], "y": [y]}) for y in "vw")
+    assert like.difference(["x"], "b", "a").decide(FIVE) == "differ"
+    assert unlike.difference(["x"], "b", "a").freedom == 0
+
+
+def test_unlike_tenants_do_not_widen_the_limits_of_calm_ones():
+    """`y` varies by half from block to block, as work does that waits for the host; `x` hardly."""
+    values = {mode: {"x": [at, 1.001 * at], "y": [at, 1.5 * at]} for mode, at in (("a", 1.0), ("b", 1.1))}
+    found = measure(values, works={"x": ["v"], "y": ["w"]})
+    assert found.difference(["x"], "b", "a").half(0.95) < 0.02
+    assert found.difference(["y"], "b", "a").half(0.95) > 0.5
+
+
+def test_modes_of_another_kind_say_nothing_of_the_noise():
+    values = {"mps": {"x": [1.0]}, "mps@50": {"x": [1.1, 1.101]}, "mps@25": {"x": [1.2]}}
+    found = measure(values)
+    assert found.block("mps", "x").freedom == 0
+    assert found.block("mps@25", "x") == found.block("mps@50", "x") != UNKNOWN
+
+
+def test_a_difference_below_the_margin_that_was_measured_often_is_none():
     rng = np.random.default_rng(0)
     values = {mode: {"x": np.exp(rng.normal(at, 0.05, 200))} for mode, at in (("a", 0.03), ("b", 0.0))}
-    found = measure(values).ratio("x", "a", "b")
-    assert found.low > 1
-    assert found.differ is False
+    found = measure(values).difference(["x"], "a", "b")
+    assert found.value > found.half(0.95)
+    assert found.decide(FIVE) == "equivalent"
 
 
 def test_what_runs_differ_by_widens_what_modes_differ_by():
     values = {"a": same(1.00, 1.01), "b": same(1.05, 1.06)}
-    calm = measure(values).ratio("x", "b", "a")
-    rough = Noise(QUIET.again, {False: Spread(0.05**2, 20), True: UNKNOWN})
-    assert calm.differ is True
-    assert measure(values, rough).ratio("x", "b", "a").differ is False
+    rough = QUIET._replace(run_of={"w": Spread(0.05**2, 20)})
+    calm, wide = (measure(values, noise).difference(["x"], "b", "a") for noise in (QUIET, rough))
+    assert (calm.decide(0.02), wide.decide(0.02)) == ("differ", "undecided")
+    assert wide.variance == pytest.approx(calm.variance + 2 * 0.05**2)
+
+
+def test_runs_of_work_that_was_measured_in_one_run_differ_as_those_of_all_work():
+    noise = Noise(QUIET.again, {False: Spread(0.04, 9), True: UNKNOWN}, {"w": Spread(0.01, 9), "u": Spread(0.02, 9)})
+    assert noise.between_runs(["w", "u"], launch=False).variance == 0.02
+    assert noise.between_runs(["w", "other"], launch=False).variance == 0.04
 
 
 def test_intervals_of_ratios_cover():
@@ -81,8 +108,8 @@ def test_intervals_of_ratios_cover():
             mode: {mix: np.exp(rng.normal(at, 0.02, 2)) for mix in "uvwxyz"}
             for mode, at in (("a", math.log(1.1)), ("b", 0.0))
         }
-        found = measure(values).ratio("x", "a", "b")
-        held += found.low <= 1.1 <= found.high
+        found = measure(values).difference(["x"], "a", "b")
+        held += abs(found.value - math.log(1.1)) <= found.half(0.95)
     assert 0.91 <= held / 300 <= 0.99
 
 

@@ -1,6 +1,7 @@
 """The files of an analysis: words first, figures beside, harmless whatever a tenant is called."""
 
 import json
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -148,11 +149,19 @@ def test_the_command_prints_one_object_for_machines(folder, tmp_path, capsys):
     assert json.loads((tmp_path / "analysis.json").read_text()) == told
 
 
-def test_the_command_prints_words_for_people_and_reads_its_folder_again(folder, capsys):
+def test_the_command_prints_words_for_people_and_leaves_the_measured_folder_as_it_was(folder, capsys):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     run(folder)
     first = capsys.readouterr()
     assert all(c.isprintable() or c == "\n" for c in first.out)
     assert first.out.index("How does each mode affect throughput?") < first.out.index("\nadvice\n")
-    assert str(folder / "analysis" / "analysis.html") in first.err
-    run(folder)
-    assert capsys.readouterr().out == first.out
+    assert "--out FOLDER writes the page" in first.err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_with_its_own_analysis_is_read_as_before(folder, tmp_path, capsys):
+    again = shutil.copytree(folder, tmp_path / "again")
+    run(again, "--out", again / "analysis")
+    first = capsys.readouterr().out
+    run(again, "--out", again / "analysis")
+    assert capsys.readouterr().out == first

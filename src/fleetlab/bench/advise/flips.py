@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from fleetlab.bench.advise.choice import ModeChoice, choose_mode
 from fleetlab.bench.advise.goals import AdviceGoal
-from fleetlab.bench.advise.mix import AskedMix, busy_alone, changed, mix_of
+from fleetlab.bench.advise.goodput import goodput_values
+from fleetlab.bench.advise.mix import AskedMix, busy_alone, changed
+from fleetlab.bench.analysis.choice import ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.suite_data import mode_name
-from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.groups import growing_waits
 from fleetlab.bench.profile.pairs import SpeedTable
 from fleetlab.bench.results.cells import mix_name
@@ -24,29 +25,16 @@ def neighbors(
     f: Findings, goal: AdviceGoal, asked: AskedMix, margin: float
 ) -> Iterator[tuple[AskedMix, str, ModeChoice]]:
     """Measured mixes of the same work at another pace or in other numbers, and the best mode of each."""
-    mixes = {mix: f.mixes.names[mix] for mix in f.mixes.stp.mixes()}
-    for s in f.served_tenants:
-        mix = mix_of(s.tenant, s.background)
-        mixes.setdefault(mix, tuple(sorted([s.tenant, *_background(f, s.background)])))
-    for mix, names in mixes.items():
+    for mix, names in {m.mix: m.names for m in f.gathered.meetings}.items():
         # One tenant does not share, so no mode is better for it.
         if len(names) > 1 and mix not in asked.mixes and (what := changed(f.gathered, asked.names, names)):
-            other = AskedMix(mix, (mix,), len(names), "measured", names)
+            other = AskedMix(mix, (mix,), len(names), "measured", names, asked.limits)
             try:
                 made = choose_mode(goal.values(f, other), margin)
             except DeviceError:  # not measured for this goal
                 continue
             if made is not None:
                 yield other, what, made
-
-
-def _background(f: Findings, words: str) -> list[str]:
-    known = {mix_name([name]): name for name in f.gathered.kinds}
-    names: list[str] = []
-    for part in words.split(" + "):
-        count, _, name = part.rpartition(" ")
-        names += [known.get(name, name)] * (int(count) if count.isdigit() else 1)
-    return [name for name in names if name != "nothing"]
 
 
 def flip_rows(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) -> list[dict[str, Any]]:
@@ -57,8 +45,24 @@ def flip_rows(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) 
         gain = made.ratio(made.modes[1]).value - 1
         about = {"mix": other.words, "changed": what, "best": made.best, "verdict": made.verdict, "margin": gain}
         rows.append(about | {"flips": flips, "kind": "measured", "tenants": other.tenants})
+    rows += list(_other_goals(f, goal, asked, here))
     rows += list(_predicted(f, goal, asked, here))
     return sorted(rows, key=lambda row: (FIRST[row["flips"]], row["kind"], row["tenants"], row["mix"]))
+
+
+def _other_goals(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) -> Iterator[dict[str, Any]]:
+    """The same requests with goals half as long, and twice as long."""
+    if goal.name != "goodput":
+        return
+    limits = goodput_values(f, asked.mixes[0], asked.limits).by[here.best].windows.goals
+    for factor in (0.5, 2.0):
+        other = {name: factor * seconds for name, seconds in limits.items() if name in ("ttft", "tpot")}
+        made = choose_mode(goal.values(f, replace(asked, limits=other)), here.margin)
+        if made is not None:
+            what = f"goals of {1000 * other['ttft']:g} ms and {1000 * other['tpot']:g} ms per token"
+            about = {"mix": asked.mixes[0], "changed": what, "best": made.best, "verdict": made.verdict}
+            about |= {"margin": made.ratio(made.modes[1]).value - 1, "flips": _flips(here, made)}  # type: ignore[dict-item]
+            yield about | {"kind": "measured", "tenants": asked.tenants}
 
 
 FIRST = {True: 0, False: 1, None: 2}
@@ -136,13 +140,16 @@ def flip_sentences(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _no_flip(rows: list[dict[str, Any]]) -> str:
-    """Mixes in which the advised mode was not compared say nothing."""
+    """Cases in which the advised mode was not compared say nothing."""
     unknown = sum(row["flips"] is None for row in rows)
-    same = "of the same work at another pace or in other numbers"
-    if unknown == len(rows):
-        if not rows:
-            return f"When it flips is not measured: the folder has no mix {same}."
-        many = count_noun(unknown, "mix")
-        return f"When it flips is not known: in {many} {same} the advised mode was neither measured nor predicted."
-    left = f"; {unknown} more are not known, because the advised mode is not among those compared" if unknown else ""
-    return f"It does not flip in any of {count_noun(len(rows) - unknown, 'mix')} {same}{left}."
+    looked = len(rows) - unknown
+    cases = "case of the same work at another pace, in other numbers or with other goals"
+    if not rows:
+        return f"When it flips is not measured: the folder has no {cases}."
+    if not looked:
+        many = f"the one {cases}" if unknown == 1 else f"all {unknown} {cases.replace('case', 'cases')}"
+        return f"When it flips is not known: in {many} the advised mode was neither measured nor predicted."
+    where = f"the one {cases}" if looked == 1 else f"any of {looked} {cases.replace('case', 'cases')}"
+    why = "not known, because the advised mode is not among those compared"
+    left = f"; {unknown} more {'is' if unknown == 1 else 'are'} {why}" if unknown else ""
+    return f"It does not flip in {where}{left}."

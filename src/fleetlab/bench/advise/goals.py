@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from fleetlab.bench.advise.mix import AskedMix, mix_of
+from fleetlab.bench.advise.answers import AnswerValues, answer_values
+from fleetlab.bench.advise.goodput import goodput_values
+from fleetlab.bench.advise.mix import AskedMix
 from fleetlab.bench.analysis.findings import Findings
-from fleetlab.bench.analysis.noise import Measure, Spread
-from fleetlab.bench.analysis.serving import ServedTenant
+from fleetlab.bench.analysis.serving import served_mix
+from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues
 from fleetlab.core import DeviceError
-from fleetlab.stats import Difference, Interval, student_quantile
-
-NORMAL = 1_000_000  # degrees of freedom of a quantile from very many requests
-
-
-def is_apart(mode: str) -> bool:
-    """Whether tenants are processes of their own, as on a cluster."""
-    return not mode.startswith("one-process")
-
-
-class GoalValues(Protocol):
-    """Values of a goal by mode, for one mix or several."""
-
-    @property
-    def modes(self) -> list[str]:
-        """Modes that are compared: of processes, not of streams in one process."""
-
-    def value(self, mode: str) -> Interval:
-        """The value that is shown."""
-
-    def difference(self, one: str, other: str) -> Difference:
-        """Log of the ratio of two modes; above 0 if the first is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,75 +22,6 @@ class AdviceGoal:
     what: str
     unit: str
     values: Callable[[Findings, AskedMix], GoalValues]
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureValues:
-    """A measure of mixes in closed loops."""
-
-    measure: Measure
-    mixes: tuple[str, ...]
-    high: bool
-    one: Callable[[str, str], Interval]  # value of a mode and a single mix, with all of its uncertainty
-    inverse: bool = False  # show 1 / value
-
-    @property
-    def modes(self) -> list[str]:
-        """Modes in which all of the mixes were measured."""
-        known = [set(self.measure.modes(mix)) for mix in self.mixes]
-        return [mode for mode in self.measure.modes() if is_apart(mode) and all(mode in modes for modes in known)]
-
-    def value(self, mode: str) -> Interval:
-        """Of the mix, or the mean of several."""
-        x = self.one(mode, self.mixes[0]) if len(self.mixes) == 1 else self.measure.mean_of(mode, self.mixes)
-        return Interval(1 / x.value, 1 / x.high, 1 / x.low) if self.inverse else x
-
-    def difference(self, one: str, other: str) -> Difference:
-        """Of one mix by the noise between blocks, of three and more by that between mixes."""
-        sign = 1 if self.high else -1
-        each = [self.measure.apart(mix, one, other) for mix in self.mixes]
-        n = len(each)
-        value = sign * sum(log for log, _, _ in each) / n
-        if n > 2:
-            spread = sum((sign * log - value) ** 2 for log, _, _ in each) / (n - 1)
-            return Difference(value, (spread, 0.0), (n, 1), n - 1)
-        mix = self.mixes[0]
-        blocks = [self.measure.block(mode, mix) for mode in (one, other)]
-        counts = (self.measure.blocks(one, mix), self.measure.blocks(other, mix))
-        means = sum(m.variance for _, m, _ in each) / n**2
-        known = sum(b.variance / k for b, k in zip(blocks, counts, strict=True)) / n
-        freedom = min((m.freedom for _, m, _ in each), default=0.0)
-        variances = (blocks[0].variance / n, blocks[1].variance / n)
-        return Difference(value, variances, counts, freedom, fixed=max(means - known, 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class ServedValues:
-    """P99 of requests on a schedule; only of modes whose generator was on time."""
-
-    served: dict[str, ServedTenant]
-    again: Spread  # between repetitions of a tenant alone
-
-    @property
-    def modes(self) -> list[str]:
-        """Modes with a known P99."""
-        return [mode for mode, s in self.served.items() if s.valid and s.at(0.99)]
-
-    def value(self, mode: str) -> Interval:
-        """P99 in milliseconds."""
-        tail = self.served[mode].at(0.99)
-        assert tail is not None
-        return Interval(*(1000 * v for v in tail))
-
-    def difference(self, one: str, other: str) -> Difference:
-        """From the intervals of both quantiles, and the noise between runs if they are of different ones."""
-        tails = [self.value(mode) for mode in (one, other)]
-        wide = 2 * student_quantile(0.975, NORMAL)
-        errors = [math.log(t.high / t.low) / wide for t in tails]
-        counts = (len(self.served[one].times), len(self.served[other].times))
-        variances = (errors[0] ** 2 * counts[0], errors[1] ** 2 * counts[1])
-        fixed = 0.0 if self.served[one].suites & self.served[other].suites else 2 * self.again.variance
-        return Difference(math.log(tails[1].value / tails[0].value), variances, counts, NORMAL, fixed)
 
 
 def _throughput(f: Findings, asked: AskedMix) -> GoalValues:
@@ -138,9 +47,9 @@ def _energy(f: Findings, asked: AskedMix) -> GoalValues:
 
 def _tail(f: Findings, asked: AskedMix) -> GoalValues:
     """P99 of requests on a schedule if the mix has them, else P95 of inference steps relative to alone."""
-    served = {s.mode: s for s in f.served_tenants if mix_of(s.tenant, s.background) == asked.mixes[0]}
+    served = served_mix(f.gathered, asked.mixes[0])
     if len(served) > 1:
-        return ServedValues(served, f.mixes.noise.again[False])
+        return ServedValues(served, f.mixes.noise)
     mixes = tuple(mix for mix in asked.mixes if len(f.mixes.latency.modes(mix)) > 1)
     if not mixes:
         msg = f"no tail latency in two modes: {asked.words}"
@@ -148,11 +57,29 @@ def _tail(f: Findings, asked: AskedMix) -> GoalValues:
     return MeasureValues(f.mixes.latency, mixes, high=False, one=f.mixes.latency.mean)
 
 
+def _goodput(f: Findings, asked: AskedMix) -> GoalValues:
+    made = goodput_values(f, asked.mixes[0], asked.limits)
+    if not made.by:
+        msg = f"goodput is that of servers of language models, and none was measured in this mix: {asked.words}"
+        raise DeviceError(
+            msg, hint='workload = "llm-serve" in a plan has it; requests to other servers have --goal p99'
+        )
+    return made
+
+
+def _answer(f: Findings, asked: AskedMix) -> GoalValues:
+    made = answer_values(f, asked.mixes[0])
+    if not made.by:
+        msg = f"time to answer is that of notebooks, and none was measured in this mix: {asked.words}"
+        raise DeviceError(msg, hint='workload = "notebook" in a plan has it')
+    return made
+
+
 def _closed(f: Findings, asked: AskedMix) -> tuple[str, ...]:
     mixes = tuple(mix for mix in asked.mixes if len(f.mixes.stp.modes(mix)) > 1)
     if not mixes:
         msg = f"requests on a schedule make as much progress as they are sent: {asked.words}"
-        raise DeviceError(msg, hint="--goal p99; or name the tenants without `poisson` for the other goals")
+        raise DeviceError(msg, hint="--goal p99, or goodput of language models; closed loops have the other goals")
     return mixes
 
 
@@ -162,21 +89,18 @@ GOALS = {
         AdviceGoal("throughput", "total work of all tenants, in GPUs of their own", "GPUs", _throughput),
         AdviceGoal("worst", "progress of the slowest tenant, relative to alone", "of alone", _worst),
         AdviceGoal("p99", "tail latency", "", _tail),
+        AdviceGoal("goodput", "requests within the goals, of all servers", "requests/s, goodput", _goodput),
+        AdviceGoal("answer", "time to answer a cell of a notebook, mean over kinds of cells", "", _answer),
         AdviceGoal("cost", "cost of an item, relative to alone on a GPU", "of alone", _cost),
         AdviceGoal("energy", "energy of the same work, relative to alone", "of alone", _energy),
     )
 }
 
 
-def best_first(values: GoalValues, modes: Sequence[str]) -> list[str]:
-    """Modes in order of a goal."""
-    ranked = list(modes)
-    ranked.sort(key=lambda mode: -values.difference(mode, modes[0]).value)
-    return ranked
-
-
 def shown_unit(goal: AdviceGoal, values: GoalValues) -> str:
     """Unit of its values."""
+    if isinstance(values, AnswerValues):
+        return f"{values.unit}, time to answer"
     if goal.name != "p99":
         return goal.unit
     return "ms, P99 of requests" if isinstance(values, ServedValues) else "times alone, P95 of steps"

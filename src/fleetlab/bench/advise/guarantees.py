@@ -6,11 +6,11 @@ mig-user-guide (isolation of instances), the GPU operator's guide to time slicin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleetlab.bench.isolation.guarantees import measured_guarantees
+from fleetlab.bench.isolation.guarantees import KEPT, PARTLY, measured_guarantees
 from fleetlab.bench.isolation.result import read_probes
 
 YES, NO = "yes", "no"
@@ -56,16 +56,46 @@ def guaranteed(mode: str) -> int:
     return sum(_holds(one, mode).startswith(YES) for one in GUARANTEES)
 
 
-MEASURED = {"mps-limited": "mps@50"}  # modes of the probes by their name in a suite; the others have the same
+LIMITED = "mps-limited"  # mode of the probes in which each tenant has half of the SMs and a memory limit
+ONE_PROCESS = ("streams", "green")
 
 
 def probe_rows(folder: Path) -> Iterator[dict[str, Any]]:
     """What `bench isolation` found in a folder: one row per mode and guarantee."""
     for found in sorted(folder.rglob("probes.jsonl*")):
-        _, cells = read_probes(found.parent)
+        about, cells = read_probes(found.parent)
+        limits = f"mps@50~{about['memory_mib']}" if about.get("memory_mib") else "mps@50"
         for one in measured_guarantees(cells):
-            mode = MEASURED.get(one.mode, one.mode)
+            mode = limits if one.mode == LIMITED else one.mode
             yield {"mode": mode, "guarantee": one.guarantee, "verdict": one.verdict, "found": one.says}
+
+
+class ProbeScore(NamedTuple):
+    """How many guarantees the probes of a mode found kept, and kept in part, of how many."""
+
+    kept: int
+    partly: int
+    of: int
+
+
+def probe_score(rows: Sequence[dict[str, Any]], mode: str) -> ProbeScore | None:
+    """The score of a mode of processes; None if it was not probed.
+
+    Probes of MPS with limits had a memory limit: of a mode without one they do not show the memory cap.
+    """
+    here = [row for row in rows if row["mode"] not in ONE_PROCESS and column(row["mode"]) == column(mode)]
+    if "~" not in mode:
+        here = [row for row in here if not (row["guarantee"] == "memory cap" and "~" in row["mode"])]
+    if not here:
+        return None
+    verdicts = [row["verdict"] for row in here]
+    return ProbeScore(verdicts.count(KEPT), verdicts.count(PARTLY), len(verdicts))
+
+
+def isolation_order(rows: Sequence[dict[str, Any]], mode: str) -> tuple[float, ...]:
+    """Sort key: most guarantees first, among equals most of what the probes found kept, then kept in part."""
+    score = probe_score(rows, mode)
+    return (-guaranteed(mode), *((-score.kept / score.of, -score.partly / score.of) if score else (0.0, 0.0)))
 
 
 def guarantee_rows(modes: list[str]) -> Iterator[dict[str, Any]]:

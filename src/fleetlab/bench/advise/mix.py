@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
+from fleetlab.bench.advise.classes import JobClasses
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
+from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.suite_data import SuiteData
-from fleetlab.bench.analysis.wording import count_noun
-from fleetlab.bench.profile.build import CLASSES, LIGHT, MEDIUM
+from fleetlab.bench.analysis.values import is_apart
+from fleetlab.bench.analysis.wording import count_noun, join_words
+from fleetlab.bench.profile.build import CLASSES, class_by_utilization
 from fleetlab.bench.results.cells import mix_name
 from fleetlab.core import DeviceError
 from fleetlab.core.names import lookup
 
-FEED = ("rest", "poisson")  # settings that say how often a tenant steps, not what a step is
 OTHER_MODES = "measure it in two modes: `fleetlab bench suite mine.toml --out FOLDER/mine`"
 
 
@@ -33,38 +34,51 @@ class AskedMix:
     tenants: int
     basis: str  # `measured` as such, or mixes of the same kind or class
     names: tuple[str, ...]  # tenants of the first of them
+    limits: dict[str, float] | None = None  # goals of TTFT and TPOT in seconds, instead of those of the servers
+    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # measured works that stand for each class
 
 
-def asked_mix(f: Findings, words: str) -> AskedMix:
+def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedMix:
     """Find the mixes: the mix itself, else those of its classes, else those of its kind."""
+    jobs = jobs or JobClasses()
     parts = _parts(words)
-    each = [_tenants(f.gathered, part) for part in parts]
+    each = [_tenants(f.gathered, part, jobs) for part in parts]
     exact = dict.fromkeys(mix_name(sorted(names)) for names in product(*each))
     names = tuple(sorted(next(product(*each))))
     if measured := [mix for mix in exact if len(_modes(f, mix)) > 1]:
-        basis = "measured" if len(exact) == 1 else f"{len(measured)} measured mixes of these classes"
-        return AskedMix(words, tuple(measured), len(parts), basis, _names(f, measured[0]))
+        basis = "measured" if len(exact) == 1 else count_noun(len(measured), "measured mix") + " of these classes"
+        found = AskedMix(words, tuple(measured), len(parts), basis, _names(f, measured[0]))
+        used = {name for mix in measured for name in _names(f, mix)}
+        classes = {part: of for part, of in zip(parts, each, strict=True) if jobs.class_named(part) and [part] != of}
+        return replace(found, classes={p: tuple(n for n in of if n in used) for p, of in classes.items()})
+    if near := _other_numbers(f, names):
+        basis = f"not measured in this number; the same tenants in others: {join_words(list(near))}"
+        return AskedMix(words, near, len(parts), basis, names)
     kind = f.gathered.kind(names)
     alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
-    if not alike and any("llm" in t.about for m in f.gathered.meetings if m.names == names for t in m.tenants):
-        msg = f"advice has no goal for servers of language models: {mix_name(list(names))}"
-        raise DeviceError(msg, hint="`fleetlab bench show FOLDER --table llm` has their goodput by mode")
     if not alike:
         msg = f"not measured in two modes: {mix_name(list(names))}, nor any other mix of its kind ({kind})"
         raise DeviceError(msg, hint=OTHER_MODES)
     return AskedMix(words, tuple(alike), len(parts), f"{len(alike)} mixes of its kind: {kind}", _names(f, alike[0]))
 
 
+def _other_numbers(f: Findings, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Mixes of the same tenants, the nearest with fewer and the nearest with more that were measured in two modes."""
+    mixes = {m.mix: m.names for m in f.gathered.meetings if set(m.names) == set(names) and len(m.names) > 1}
+    near = sorted((len(of), mix) for mix, of in mixes.items() if len(_modes(f, mix)) > 1)
+    fewer, more = [at for at in near if at[0] <= len(names)], [at for at in near if at[0] > len(names)]
+    return tuple(mix for _, mix in (*fewer[-1:], *more[:1]))
+
+
 def _modes(f: Findings, mix: str) -> list[str]:
-    """Modes in which a mix was measured, also with requests on a schedule."""
-    served = {s.mode for s in f.served_tenants if mix_of(s.tenant, s.background) == mix}
-    return sorted({*f.mixes.stp.modes(mix), *served})
+    """Modes in which a mix was measured."""
+    return sorted({m.mode for m in f.gathered.meetings if m.mix == mix and is_apart(m.mode)})
 
 
-def mix_of(tenant: str, background: str) -> str:
-    """Name of the mix of a served tenant and its background."""
-    others = [] if background == "nothing" else _parts(background.replace(" + ", ","))
-    return mix_name(sorted([tenant, *others]))
+def mix_modes(f: Findings, asked: AskedMix) -> list[str]:
+    """Modes of processes in which one of these mixes was measured."""
+    modes = {m.mode for m in f.gathered.meetings if m.mix in asked.mixes and is_apart(m.mode)}
+    return sorted(modes, key=mode_order)
 
 
 def _names(f: Findings, mix: str) -> tuple[str, ...]:
@@ -87,11 +101,11 @@ def _parts(words: str) -> list[str]:
     return parts
 
 
-def _tenants(g: SuiteData, word: str) -> list[str]:
+def _tenants(g: SuiteData, word: str, jobs: JobClasses) -> list[str]:
     """Tenants that a word means: one by name, by workload or command, or all of a class."""
     if word in g.kinds:
         return [word]
-    if word in CLASSES and (found := [name for name in g.kinds if name in g.alone and class_of(g, name) == word]):
+    if (of := jobs.class_named(word)) and (found := _of_class(g, of, jobs)):
         return found
     about = {name: json.loads(text) for name, text in g.settings.items() if name in g.kinds}
     if found := [name for name, a in about.items() if word in (a.get("work"), a.get("command"), a.get("callable"))]:
@@ -100,13 +114,23 @@ def _tenants(g: SuiteData, word: str) -> list[str]:
         msg = f"not measured: `{word}`"
         raise DeviceError(msg, hint=f'[tenant.mine] with command = "{word}" in a plan; {OTHER_MODES}')
     classes = [name for name in CLASSES if any(class_of(g, t) == name for t in g.alone)]
-    return [lookup("tenant", word, [*sorted(g.kinds), *classes], error=DeviceError)]
+    known = dict.fromkeys([*sorted(g.kinds), *classes, *jobs.works, *jobs.rules])
+    return [lookup("tenant", word, list(known), error=DeviceError)]
+
+
+def _of_class(g: SuiteData, of: str, jobs: JobClasses) -> list[str]:
+    """Measured tenants of a class: those of the profile, else by utilization; stressors are no jobs."""
+    if of in jobs.works:
+        if found := [name for name in jobs.works[of] if name in g.kinds]:
+            return found
+        msg = f"no work of this class was measured here: {of}"
+        raise DeviceError(msg, hint=f"in the profile {jobs.profile} it stands for {', '.join(jobs.works[of])}")
+    return [name for name in g.kinds if name in g.alone and g.kinds[name] != "stressor" and class_of(g, name) == of]
 
 
 def class_of(g: SuiteData, name: str) -> str:
     """The class of a tenant by its utilization alone, as a speed profile has it."""
-    busy = busy_alone(g, name)
-    return CLASSES[(busy >= LIGHT) + (busy >= MEDIUM)]
+    return class_by_utilization(busy_alone(g, name))
 
 
 def busy_alone(g: SuiteData, name: str) -> float:
@@ -120,15 +144,9 @@ def busy_alone(g: SuiteData, name: str) -> float:
 # --- mixes that differ in how often tenants step, or in their number --------------------------------------------------
 
 
-def base(g: SuiteData, name: str) -> str:
-    """What a step of a tenant is, whatever its pace: two tenants with the same base differ in pauses or rate."""
-    about: dict[str, Any] = json.loads(g.settings.get(name, json.dumps({"work": name})))
-    return json.dumps({k: v for k, v in about.items() if k not in FEED}, sort_keys=True)
-
-
 def changed(g: SuiteData, asked: tuple[str, ...], other: tuple[str, ...]) -> str | None:
     """What is different in another mix of the same work; None if it has other work or is the same."""
-    mine, theirs = ([base(g, name) for name in names] for names in (asked, other))
+    mine, theirs = ([g.work_of(name) for name in names] for names in (asked, other))
     if set(mine) != set(theirs) or Counter(asked) == Counter(other):
         return None
     words = [f"{count_noun(len(other), 'tenant')} instead of {len(asked)}"] if len(other) != len(asked) else []

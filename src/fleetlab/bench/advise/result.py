@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
-from fleetlab.bench.advise.choice import ModeChoice, choose_mode
+from fleetlab.bench.advise.answers import answer_rows, answer_sentences
+from fleetlab.bench.advise.classes import job_classes
 from fleetlab.bench.advise.costs import cost_rows
 from fleetlab.bench.advise.flips import flip_rows, flip_sentences
-from fleetlab.bench.advise.goals import GOALS, is_apart, shown_unit
-from fleetlab.bench.advise.guarantees import guarantee_rows, guaranteed, probe_rows
-from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_of
+from fleetlab.bench.advise.goals import GOALS, shown_unit
+from fleetlab.bench.advise.goodput import GoodputValues
+from fleetlab.bench.advise.guarantees import guarantee_rows, probe_rows
+from fleetlab.bench.advise.isolation import Made, isolation
+from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_modes
+from fleetlab.bench.advise.neighbors import SCHEMA, neighbor_rows, neighbor_sentences
 from fleetlab.bench.advise.settings import setting_rows
+from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings, collect_findings
 from fleetlab.bench.analysis.folders import suites
 from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
+from fleetlab.bench.analysis.values import is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
+from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
 from fleetlab.core import DeviceError, Estimate, Figure, Provenance, Result
 from fleetlab.core.names import lookup
-from fleetlab.stats import Interval
 
 ISOLATION = "isolation"
 GOAL_NAMES = (*GOALS, ISOLATION)
-MARGIN = 0.05  # relative difference that does not matter
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,48 +80,63 @@ def _ends(row: dict[str, Any]) -> tuple[float, float]:
     return (math.nan if low is None else low, math.nan if high is None else high)
 
 
-def advise(
-    folder: Path | str,
-    *,
-    mix: str,
-    goal: str = "throughput",
-    price: float | None = None,
-    margin: float = MARGIN,
-) -> BenchAdvice:
-    """Advise on a mix of tenants that were measured in a folder of suites.
+class AdviceWords(TypedDict, total=False):
+    """Words that have a default."""
 
-    `mix` names tenants, classes (light, medium, heavy) or measured commands, such as `train, 2 serve`; `goal` is
-    throughput, worst, p99, cost, energy or isolation; `price` is per GPU hour. Modes that differ by less than `margin`
-    are equivalent, if two one-sided tests say so.
-    """
-    folder = Path(folder)
-    lookup("goal", goal, GOAL_NAMES, error=DeviceError)
+    price: float | None  # of a GPU hour
+    margin: float  # modes that differ by less are equivalent, if two one-sided tests say so
+    goodput: str | None  # goals of servers of language models in ms, as `ttft:200,tpot:25`; else their own
+    speed: str | None  # a speed profile of the simulation, by name or file, whose classes the mix names
+    speed_classes: str | None  # classes of jobs, as the simulation takes them: `app:bert=light,other=heavy`
+
+
+def _check(price: float | None, margin: float) -> None:
     if not 0 < margin < 1:
         msg = f"not a margin of equivalence: {margin}"
         raise DeviceError(msg, hint="a relative difference above 0 and below 1, such as 0.05")
     if price is not None and not (math.isfinite(price) and price >= 0):
         msg = f"not a price of a GPU hour: {price}"
         raise DeviceError(msg, hint="a number of at least 0, such as --price 3.5")
+
+
+def advise(
+    folder: Path | str,
+    *,
+    mix: str,
+    goal: str = "throughput",
+    **words: Unpack[AdviceWords],
+) -> BenchAdvice:
+    """Advise on a mix of tenants that were measured in a folder of suites.
+
+    `mix` names tenants, measured commands or classes of jobs, such as `train, 2 serve`; `goal` is throughput, worst,
+    p99, goodput, answer, cost, energy or isolation. The other words are those of `AdviceWords`.
+    """
+    folder = Path(folder)
+    lookup("goal", goal, GOAL_NAMES, error=DeviceError)
+    price, margin = words.get("price"), words.get("margin", MARGIN)
+    _check(price, margin)
     f = collect_findings(collect_suites(suites(folder)), price=price, goal=TailGoal())
-    asked = asked_mix(f, mix)
+    goals = words.get("goodput")
+    asked = asked_mix(f, mix, job_classes(words.get("speed"), words.get("speed_classes")))
+    asked = replace(asked, limits=parse_goals(goals, ("ttft", "tpot")) if goals else None)
     settings = {"card": f.gathered.gpu_name, "mix": mix, "goal": goal, "price": price, "margin": margin}
+    settings |= {name: str(word) for name, word in words.items() if name not in settings and word}
     provenance = Provenance("bench advise", folder.name, settings)
-    made = _isolation(f, asked) if goal == ISOLATION else _measured(f, asked, goal, margin)
+    probed = list(probe_rows(folder))
+    made = isolation(f, asked, probed) if goal == ISOLATION else _measured(f, asked, goal, margin)
     choice, answers, frames, unit = made
     mode, verdict = choice
     frames |= {
         "settings": table(setting_rows(f, mode, asked.names)),
         "costs": table(row for one in asked.mixes[:1] for row in cost_rows(f, one, price)),
-        "guarantees": table(guarantee_rows(sorted({*_modes(f, asked), "mig"}, key=mode_order))),
+        "guarantees": table(guarantee_rows(sorted({*mix_modes(f, asked), "mig"}, key=mode_order))),
     }
-    if probed := list(probe_rows(folder)):
+    if probed:
         frames["isolation"] = table(probed)
-        answers += _probed(probed) if goal == ISOLATION else []
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
-    return BenchAdvice(mode, verdict, (*head, *answers), unit, frames, provenance, tuple(_notes(f, asked)))
-
-
-Made = tuple[tuple[str, str], list[str], dict[str, pl.DataFrame], str]
+    return BenchAdvice(
+        mode, verdict, (*head, *answers, *_stand_for(asked)), unit, frames, provenance, tuple(_notes(f, asked))
+    )
 
 
 def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
@@ -129,13 +149,28 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
         raise DeviceError(msg, hint=hint)
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
+    rows = answer_rows(f, asked.mixes[0]) if name == "answer" else []
+    others = list(neighbor_rows(f, asked.mixes[0], name, choice.modes)) if name in BESIDE else []
     answers = [
         f"{asked.words}, {unit.partition(', ')[2] or name}: {choice.sentence()}.",  # a name of a tenant keeps its case
         f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
+        *(values.sentences(choice.best) if isinstance(values, GoodputValues) else []),
+        *answer_sentences(rows),
+        *neighbor_sentences(others),
         *flip_sentences(flips),
     ]
-    frames = {"choice": table(choice.rows()), "flips": table(flips, FLIPS)}
+    frames = {"choice": table(choice.rows()), "answers": table(rows), "beside": table(others, SCHEMA)}
+    frames |= {"flips": table(flips, FLIPS)}
     return (choice.best, choice.verdict), answers, frames, unit
+
+
+BESIDE = ("p99", "goodput", "answer")  # goals that are about some of the tenants
+
+
+def _stand_for(asked: AskedMix) -> list[str]:
+    """Which measured works stand for the classes that were asked for."""
+    parts = [f"{word}: {join_words(list(works))}" for word, works in asked.classes.items()]
+    return [f"Measured works that stand for each class, {'; '.join(parts)}."] if parts else []
 
 
 FLIPS = {"mix": pl.String, "changed": pl.String, "best": pl.String, "verdict": pl.String, "flips": pl.Boolean}
@@ -143,65 +178,6 @@ FLIPS = {"mix": pl.String, "changed": pl.String, "best": pl.String, "verdict": p
 
 def _listed(choice: ModeChoice) -> str:
     return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
-
-
-def _isolation(f: Findings, asked: AskedMix) -> Made:
-    """By what modes guarantee; the progress of the slowest tenant says what a neighbor took, as measured."""
-    modes = sorted({*_modes(f, asked), "mig"}, key=lambda mode: (-guaranteed(mode), mode_order(mode)))
-    worst = GOALS["worst"]
-    try:
-        values = worst.values(f, asked)
-        known = {mode: values.value(mode) for mode in values.modes}
-    except DeviceError:
-        known = {}
-    rows = [
-        {"mode": mode, "guarantees": guaranteed(mode)}
-        | dict(zip(("value", "value_low", "value_high"), known.get(mode, (None, None, None)), strict=True))
-        for mode in modes
-    ]
-    best = modes[0]
-    said = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEED)}; it is " + (
-        "measured here" if best in known else "not measured here: `fleetlab bench mig` predicts its speed"
-    )
-    answers = [
-        f"{asked.words}, isolation: {said}.",
-        _of_measured([mode for mode in modes if mode != "mig"]),
-        *(_left(known) if known else []),
-        "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
-    ]
-    return (best, "by guarantee"), answers, {"choice": pl.DataFrame(rows, infer_schema_length=None)}, worst.unit
-
-
-def _of_measured(modes: list[str]) -> str:
-    """Which of the measured modes guarantee the most."""
-    most = guaranteed(modes[0])
-    first = [mode_name(mode) for mode in modes if guaranteed(mode) == most]
-    verb, each = ("guarantees", "") if len(first) == 1 else ("guarantee", " each")
-    return f"Of the measured modes {join_words(first)} {verb} the most, {most} of {len(GUARANTEED)}{each}."
-
-
-def _left(known: dict[str, Interval]) -> list[str]:
-    parts = [f"{number(x)} under {mode_name(mode)}" for mode, x in known.items()]
-    return [f"The slowest tenant kept of its speed alone {join_words(parts)}."]
-
-
-def _probed(rows: list[dict[str, Any]]) -> list[str]:
-    """What faults did to a neighbor in the probes of the folder, and how many guarantees each mode kept."""
-    modes = dict.fromkeys(row["mode"] for row in rows)
-    kept = {mode: [row for row in rows if row["mode"] == mode] for mode in modes}
-    counts = [f"{mode_name(m)} kept {sum(r['verdict'] == 'kept' for r in of)} of {len(of)}" for m, of in kept.items()]
-    faults = [f"{mode_name(row['mode'])}: {row['found']}" for row in rows if row["guarantee"] == "fault isolation"]
-    said = [f"Faults of a tenant in the probes of this folder, {'. '.join(faults)}."] if faults else []
-    return [*said, f"In the probes of this folder {join_words(counts)}; the table `isolation` has what happened."]
-
-
-GUARANTEED = list(guarantee_rows(["mig"]))
-
-
-def _modes(f: Findings, asked: AskedMix) -> list[str]:
-    served = [s.mode for s in f.served_tenants if mix_of(s.tenant, s.background) in asked.mixes]
-    modes = [*(mode for mix in asked.mixes for mode in f.mixes.stp.modes(mix)), *served]
-    return [mode for mode in dict.fromkeys(modes) if is_apart(mode)]
 
 
 def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
@@ -212,5 +188,5 @@ def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
         yield "tenants of one process (streams, green contexts) are not compared: they need one program"
     yield "progress is relative to the median rate of the tenant alone on the whole GPU without MPS"
     if asked.basis != "measured":
-        yield f"this mix itself was not measured in two modes: the advice is that of {asked.basis}"
+        yield f"this mix itself was not measured in two modes; basis: {asked.basis}"
     yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"

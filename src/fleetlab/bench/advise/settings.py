@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleetlab.bench.advise.mig_layout import MigAssignment, assign_profiles, layout_rows
 from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.users import ENOUGH, llm_table
 from fleetlab.bench.analysis.wording import count_noun
 
 HEADROOM, CONTEXT = 1.1, 512  # of the memory that a tenant was seen to hold; MiB of its context, which count too
@@ -25,7 +27,12 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
         )
     elif kind == "mps":
         yield _replicas(percents, n)
-    yield from _fits(f, kind, names)
+    if mode == "mig":
+        yield from layout_rows(mig_layout(f, names), names, [_memory(f, name) for name in names])
+        return
+    if mode.startswith("mig:"):
+        yield _row("GPU", "MIG layout", mode.removeprefix("mig:"), "as measured, in the order of the tenants")
+    yield from _fits(f, mode, names)
     for name in dict.fromkeys(names):
         if percents:
             why = "an upper limit of its SMs" + (", as measured" if len(percents) == 1 else "; one each, as measured")
@@ -37,6 +44,12 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
         if kind == "mps" and (held := _memory(f, name)):
             mib = round(held * HEADROOM) + CONTEXT
             yield _row(name, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={mib}M", f"it held {held:,} MiB, and its context")
+
+
+def mig_layout(f: Findings, names: tuple[str, ...]) -> MigAssignment | str:
+    """A layout with room for what each tenant was seen to hold, and its context; or why there is none."""
+    held = [_memory(f, name) for name in names]
+    return assign_profiles(f.gathered, names, [round(mib * HEADROOM) + CONTEXT if mib else 0 for mib in held])
 
 
 def _replicas(percents: list[str], n: int) -> dict[str, Any]:
@@ -59,21 +72,32 @@ def _memory(f: Findings, name: str) -> int:
     return int(max(held, default=0))
 
 
-def _fits(f: Findings, kind: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _fits(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """How often the mix fits: by memory with a context for each tenant, and by the clients of an MPS server."""
     held = [_memory(f, name) for name in names]
     card = max((_card_mib(s.about) for s in f.gathered.suites), default=0)
     if all(held) and card:
         needed = sum(held) + CONTEXT * len(names)
         by_memory, by_clients = card // needed, MPS_CLIENTS // len(names)
-        limited = kind == "mps" and by_clients < by_memory
+        limited = mode.startswith("mps") and by_clients < by_memory
         times = count_noun(by_clients if limited else by_memory, "time")
         by = f"at most {MPS_CLIENTS} clients of MPS" if limited else f"by memory, with {CONTEXT} MiB of context each"
         yield _row("GPU", "memory", f"{needed:,} of {card:,} MiB", f"would hold this mix {times}: {by}")
+    for row in llm_table(f.gathered).iter_rows(named=True) if len(set(names)) == 1 else ():
+        if (row["tenant"], row["mode"], row["servers"]) == (names[0], mode, len(names)):
+            yield _within_goals(row)
     for curve in f.scaling_curves:
         if set(names) == {curve.tenant} and curve.largest_good:
             why = f"P{100 * curve.percentile:g} within {f.goal} under {curve.mode}"
             yield _row("GPU", "replicas, at most", curve.largest_good, why)
+
+
+def _within_goals(row: dict[str, Any]) -> dict[str, Any]:
+    """Whether so many servers meet their goals."""
+    low, high = row["goodput_low"], row["goodput_high"]
+    met = "yes" if low >= ENOUGH else "no" if high < ENOUGH else "not known"
+    why = f"{100 * ENOUGH:g} % of requests within the goals; measured {row['goodput']:.2f} ({low:.2f} to {high:.2f})"
+    return _row("GPU", f"{row['servers']} servers fit", met, why)
 
 
 def _card_mib(about: dict[str, Any]) -> int:

@@ -33,7 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _run(options: AllOptions) -> int:
     complete = run_all(options, progress=print_progress)
-    print_progress(f"`fleetlab bench analyze {options.out}` writes the report")
+    print_progress(f"`fleetlab bench analyze {options.out} --out {options.out}/analysis` writes the report")
     return 0 if complete else 3
 
 

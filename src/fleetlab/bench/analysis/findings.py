@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.bench.analysis.advice import common_mixes
 from fleetlab.bench.analysis.mixes import MixMeasures, mix_measures
 from fleetlab.bench.analysis.noise import Spread, half_width, mean_over_mixes
 from fleetlab.bench.analysis.scale import ScalingCurve, TailGoal, scaling_curves
@@ -34,7 +33,7 @@ class Findings:
         x = self.mixes
         for some in (x.shared(saturating=True, tenants=2), x.shared(tenants=2), x.shared()):
             if some:
-                return common_mixes(x.stp, some)
+                return x.stp.common(some)
         modes = x.stp.modes()
         return modes[:1], x.stp.mixes(modes[0]) if modes else []
 

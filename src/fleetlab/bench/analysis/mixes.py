@@ -89,9 +89,7 @@ def mix_measures(g: SuiteData) -> MixMeasures:
 
     def measure(of: Callable[[CellResult], float | None]) -> Measure:
         values = ((m, of(m)) for m in found)
-        return Measure(
-            (NoiseSample(m.mode, m.mix, g.kind(m.names), m.suite, v) for m, v in values if v is not None), noise
-        )
+        return Measure((_sample(g, m, m.mix, v) for m, v in values if v is not None), noise)
 
     return MixMeasures(
         gathered=g,
@@ -114,7 +112,12 @@ def _progress(g: SuiteData, found: list[CellResult]) -> Iterator[NoiseSample]:
             others = list(m.names)
             others.remove(name)
             pair = f"{name} | {mix_name(others)}"
-            yield NoiseSample(m.mode, pair, g.kind(m.names), m.suite, sum(made) / len(made))
+            yield _sample(g, m, pair, sum(made) / len(made))._replace(of=g.work_of(name))
+
+
+def _sample(g: SuiteData, m: CellResult, mix: str, value: float) -> NoiseSample:
+    works = frozenset(g.work_of(name) for name in m.names)
+    return NoiseSample(m.mode, mix, g.kind(m.names), works, m.suite, value)
 
 
 def own_times(g: SuiteData) -> dict[str, Histogram]:

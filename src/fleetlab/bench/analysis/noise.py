@@ -1,14 +1,16 @@
 """Intervals of measures, and when two modes differ.
 
 All variances are of logarithms, because noise is relative. Two blocks say little about their own noise, so it is pooled
-over the cells of one mode and one kind of mix (over the kind, or over all, if these are too few). Modes are mostly
-measured in different runs, so the variance between runs is added; it is estimated from cells that were measured in
-several suites. Degrees of freedom are combined after Satterthwaite (Biometrics Bulletin 2, 1946).
+over like cells: mixes of the same work, whatever its pace or number, in the same kind of mode. Where none of these was
+measured twice, the noise is not known. Modes are mostly measured in different runs, so the variance between runs is
+added; it is estimated from the same work alone in several suites. Degrees of freedom are combined after Satterthwaite
+(Biometrics Bulletin 2, 1946).
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -18,10 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetlab.bench.analysis.suite_data import SuiteData
-from fleetlab.stats import CONFIDENCE, Interval, student_quantile
-
-INNER = 2 * CONFIDENCE - 1  # of the interval of two one-sided tests
-FEW = 3  # minimum degrees of freedom of a pool
+from fleetlab.stats import CONFIDENCE, Difference, Interval, student_quantile
 
 
 class Spread(NamedTuple):
@@ -44,34 +43,10 @@ class NoiseSample(NamedTuple):
     mode: str
     mix: str
     kind: str
+    works: frozenset[str]  # of its tenants: what a step is, whatever their pace
     suite: Path
     value: float
-
-
-EQUIVALENT = 0.05  # relative difference below which two modes are equivalent, if a test shows it
-
-
-class ModeRatio(NamedTuple):
-    """Ratio of one mode to another, its interval, and the variation between repetitions of the same cell."""
-
-    value: float
-    low: float
-    high: float
-    floor: float
-    inner: tuple[float, float] = (math.nan, math.nan)  # its 90 % interval
-
-    @property
-    def equivalent(self) -> bool:
-        """Whether they are the same within 5 %, by two one-sided tests: the 90 % interval is within that margin."""
-        low, high = self.inner
-        return low > 1 / (1 + EQUIVALENT) and high < 1 + EQUIVALENT
-
-    @property
-    def differ(self) -> bool | None:
-        """Whether they differ; None if single blocks cannot tell."""
-        if not math.isfinite(self.low):
-            return None
-        return not self.low <= 1 <= self.high and abs(math.log(self.value)) > self.floor
+    of: str = ""  # work of the tenant whose value it is; empty for one of the whole mix
 
 
 class Noise(NamedTuple):
@@ -79,6 +54,12 @@ class Noise(NamedTuple):
 
     again: dict[bool, Spread]  # between blocks or runs
     run: dict[bool, Spread]  # between runs, beyond that between blocks
+    run_of: dict[str, Spread]  # the same of each work that was measured in several runs
+
+    def between_runs(self, works: Iterable[str], *, launch: bool) -> Spread:
+        """Variance between runs of the least steady of these works; of all works, if one was measured in one run."""
+        known = [self.run_of.get(work, UNKNOWN) for work in works]
+        return max(known, key=lambda s: s.variance) if known and all(s.freedom for s in known) else self.run[launch]
 
     def own(self, g: SuiteData, name: str) -> Spread:
         """Variance of a tenant's rate alone: the median of its measurements."""
@@ -98,13 +79,21 @@ def alone_noise(g: SuiteData) -> Noise:
         if len(m.tenants) == 1 and m.tenants[0].rate > 0 and not m.tenants[0].is_open_loop:
             one = m.tenants[0]
             by[m.mode, one.name, one.share].append((m.suite, math.log(one.rate)))
-    noise = Noise({}, {})
-    for launch in (False, True):
-        groups = [v for (_, name, _), v in by.items() if (g.kinds[name] == "launch-bound") == launch]
-        other, same = (_apart(groups, {runs}) for runs in (True, False))
-        noise.again[launch] = _apart(groups, {True, False})
-        noise.run[launch] = Spread(max(other.variance - same.variance, 0.0), other.freedom)
-    return noise
+    sides = {side: [v for at, v in by.items() if (g.kinds[at[1]] == "launch-bound") == side] for side in (False, True)}
+    works: dict[str, list[list[tuple[Path, float]]]] = defaultdict(list)
+    for (_, name, _), values in by.items():
+        works[g.work_of(name)].append(values)
+    return Noise(
+        again={side: _apart(groups, {True, False}) for side, groups in sides.items()},
+        run={side: _beyond_blocks(groups) for side, groups in sides.items()},
+        run_of={work: _beyond_blocks(groups) for work, groups in works.items()},
+    )
+
+
+def _beyond_blocks(groups: list[list[tuple[Path, float]]]) -> Spread:
+    """Variance between runs, less that between blocks of one run."""
+    other, same = (_apart(groups, {runs}) for runs in (True, False))
+    return Spread(max(other.variance - same.variance, 0.0), other.freedom)
 
 
 def _apart(groups: list[list[tuple[Path, float]]], runs: set[bool]) -> Spread:
@@ -164,11 +153,14 @@ class Measure:
     def __init__(self, samples: Iterable[NoiseSample], noise: Noise) -> None:
         self._logs: dict[tuple[str, str], list[tuple[Path, float]]] = defaultdict(list)
         self.kinds: dict[str, str] = {}
+        self._works: dict[str, frozenset[str]] = {}
+        self._of: dict[str, str] = {}
         for s in samples:
             self._logs[s.mode, s.mix].append((s.suite, math.log(max(s.value, 1e-12))))
             self.kinds[s.mix] = s.kind
-        self._run = noise.run
-        self._pools: dict[tuple[str, str], Spread] = {}
+            self._works[s.mix], self._of[s.mix] = s.works, s.of
+        self._noise = noise
+        self._pools: dict[tuple[str, str, frozenset[str]], Spread] = {}
 
     def modes(self, mix: str | None = None) -> list[str]:
         """Modes with measurements of a mix, or of any."""
@@ -187,28 +179,26 @@ class Measure:
         return float(np.mean([x for _, x in self._logs[mode, mix]]))
 
     def block(self, mode: str, mix: str) -> Spread:
-        """Variance between blocks of such a mix."""
-        kind = self.kinds[mix]
-        if (mode, kind) not in self._pools:
-            self._pools[mode, kind] = self._pool(mode, kind)
-        return self._pools[mode, kind]
+        """Variance between blocks, pooled over mixes of the same work in the same kind of mode, if any has two."""
+        key = self._like(mode, mix)
+        if key not in self._pools:
+            self._pools[key] = pool(_by_suite(v) for at, v in self._logs.items() if self._like(*at) == key)
+        return self._pools[key]
 
-    def _pool(self, mode: str, kind: str) -> Spread:
-        """Pooled over this mode and kind; if that is too small, over the kind, over similar kinds, or over all."""
-        here = [(at, self.kinds[of], _by_suite(group)) for (at, of), group in self._logs.items()]
-        pools = (
-            pool(lists for at, of, lists in here if (at, of) == (mode, kind)),
-            pool(lists for _, of, lists in here if of == kind),
-            pool(lists for _, of, lists in here if _launch(of) == _launch(kind)),
-            pool(lists for _, _, lists in here),
-        )
-        return next((p for p in pools if p.freedom >= FEW), pools[-1])
+    def _like(self, mode: str, mix: str) -> tuple[str, str, frozenset[str]]:
+        """What like cells have in common: the kind of mode, the tenant whose value it is, and the works."""
+        return mode_kind(mode), self._of[mix], self._works[mix]
+
+    def _run(self, mix: str) -> Spread:
+        return self._noise.between_runs(self._works[mix], launch=_launch(self.kinds[mix]))
 
     def spread(self, mode: str, mix: str) -> Spread:
-        """Variance of the mean: between blocks and between runs."""
+        """Variance of the mean: between blocks and between runs; unknown if that between blocks is."""
         group = self._logs[mode, mix]
+        if not self.block(mode, mix).freedom:
+            return UNKNOWN
         runs = len({suite for suite, _ in group})
-        run = self._run[_launch(self.kinds[mix])].over(runs)
+        run = self._run(mix).over(runs)
         return sum_variances([self.block(mode, mix).over(len(group)), run])
 
     def mean(self, mode: str, mix: str, also: Spread = UNKNOWN) -> Interval:
@@ -216,34 +206,46 @@ class Measure:
         freedom = self.block(mode, mix).freedom
         return log_interval(self.log(mode, mix), sum_variances([self.spread(mode, mix), also]) if freedom else UNKNOWN)
 
-    def apart(self, mix: str, one: str, other: str) -> tuple[float, Spread, Spread]:
-        """Log ratio of two modes for the same mix; its variance, and that of single blocks."""
-        groups = [self._logs[mode, mix] for mode in (one, other)]
-        blocks = [self.block(mode, mix) for mode in (one, other)]
-        log = self.log(one, mix) - self.log(other, mix)
-        if not all(b.freedom for b in blocks):
-            return log, UNKNOWN, UNKNOWN
-        met = {suite for suite, _ in groups[0]} & {suite for suite, _ in groups[1]}
-        run = UNKNOWN if met else self._run[_launch(self.kinds[mix])]
-        means = [b.over(len(group)) for b, group in zip(blocks, groups, strict=True)]
-        return log, sum_variances([*means, run, run]), sum_variances([*blocks, run, run])
+    def difference(self, mixes: Sequence[str], one: str, other: str) -> Difference:
+        """Log ratio of two modes over the same mixes.
 
-    def ratio(self, mix: str, one: str, other: str) -> ModeRatio:
-        """Ratio of two modes for the same mix."""
-        log, means, blocks = self.apart(mix, one, other)
-        return ModeRatio(*log_interval(log, means), half_width(blocks), log_interval(log, means, INNER)[1:])
+        Of three mixes and more the noise is that between mixes, as of a mean over mixes; of one or two it is that of
+        their own blocks, and, if the modes were measured in different runs, that between runs.
+        """
+        n = len(mixes)
+        logs = [self.log(one, mix) - self.log(other, mix) for mix in mixes]
+        value = float(np.mean(logs))
+        if n > 2:
+            return Difference(value, (float(np.var(logs, ddof=1)), 0.0), (n, 1), n - 1)
+        each = [[self.block(mode, mix).over(self.blocks(mode, mix)) for mode in (one, other)] for mix in mixes]
+        runs = [UNKNOWN if self._met(mix, one, other) else self._run(mix) for mix in mixes]
+        counts = (self.blocks(one, mixes[0]), self.blocks(other, mixes[0]))
+        variances = [sum(means[k].variance for means in each) / n**2 * counts[k] for k in (0, 1)]
+        parts = [*(spread for means in each for spread in means), *runs, *runs]
+        known = all(spread.freedom for means in each for spread in means)
+        freedom = sum_variances(parts).freedom if known else 0.0
+        fixed = sum(2 * run.variance for run in runs) / n**2
+        return Difference(value, (variances[0], variances[1]), counts, freedom, fixed)
+
+    def _met(self, mix: str, one: str, other: str) -> bool:
+        """Whether a suite has both modes."""
+        suites = [{suite for suite, _ in self._logs[mode, mix]} for mode in (one, other)]
+        return bool(suites[0] & suites[1])
+
+    def common(self, mixes: list[str]) -> tuple[list[str], list[str]]:
+        """Modes and the mixes that all of them have; a mode with too few of the mixes is left out."""
+        modes = [mode for mode in self.modes() if set(self.mixes(mode)) & set(mixes)]
+        while modes:
+            same = [mix for mix in mixes if set(modes) <= set(self.modes(mix))]
+            if 2 * len(same) >= len(mixes):
+                return modes, same
+            # The mode with the fewest mixes prevents the comparison of the others.
+            modes.remove(min(modes, key=lambda mode: len(set(self.mixes(mode)) & set(mixes))))
+        return [], []
 
     def mean_of(self, mode: str, mixes: Sequence[str]) -> Interval:
         """Geometric mean over mixes."""
         return mean_over_mixes([(self.log(mode, mix), self.spread(mode, mix)) for mix in mixes])
-
-    def ratio_of(self, mixes: Sequence[str], one: str, other: str) -> ModeRatio:
-        """Ratio of two modes over the same mixes."""
-        each = [self.apart(mix, one, other) for mix in mixes]
-        blocks = sum_variances(block.over(len(each) ** 2) for _, _, block in each)
-        floor = half_width(blocks) if all(block.freedom for _, _, block in each) else 0.0
-        logs = [(log, means) for log, means, _ in each]
-        return ModeRatio(*mean_over_mixes(logs), floor, mean_over_mixes(logs, INNER)[1:])
 
 
 def _launch(kind: str) -> bool:
@@ -263,6 +265,15 @@ def mean_over_mixes(each: Sequence[tuple[float, Spread]], confidence: float = CO
     known = all(spread.freedom for _, spread in each)
     spread = sum_variances(s.over(n**2) for _, s in each) if known else UNKNOWN
     return log_interval(float(logs.mean()), spread, confidence)
+
+
+def mode_kind(mode: str) -> str:
+    """A mode without its numbers: MPS with any limit of SMs is one kind, any MIG layout another.
+
+    >>> mode_kind("mps@50"), mode_kind("mps"), mode_kind("mig:2x3g.71gb")
+    ('mps@', 'mps', 'mig')
+    """
+    return "mig" if mode.startswith("mig") else re.sub(r"(?<=[@~!])[^@~!]+", "", mode)
 
 
 def mode_order(mode: str) -> tuple[int, str]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.bench.analysis.advice import Advice, by_kind, common_mixes
+from fleetlab.bench.analysis.choice import BETTER, MARGIN, ratio_interval
 from fleetlab.bench.analysis.costs import cost_table
 from fleetlab.bench.analysis.findings import Findings, overhead
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.noise import ModeRatio
+from fleetlab.bench.analysis.recommend import Recommendation, by_kind, by_serving
 from fleetlab.bench.analysis.scale import ScalingCurve, TailGoal
-from fleetlab.bench.analysis.serving import by_serving
 from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.bench.analysis.wording import NOT_MEASURED, capital, count_noun, join_words, more, number, percent
 from fleetlab.bench.results.cells import table
-from fleetlab.stats import Interval
+from fleetlab.stats import Difference, Interval
 
 
 class QuestionAnswer(NamedTuple):
@@ -67,20 +67,21 @@ def _performance(f: Findings) -> Iterator[str]:
         return
     for mode in modes:
         yield _throughput_sentence(f, mode, mixes, f.filling())
-    parts = []
-    for mode in modes[1:]:
-        c = x.stp.ratio_of(mixes, mode, modes[0])
-        parts.append(f"{mode_name(mode)} had {f'{more(c)} throughput' if c.differ else _as_much(c)}")
+    parts = [f"{mode_name(mode)} had {_as_much(x.stp.difference(mixes, mode, modes[0]))}" for mode in modes[1:]]
     same = count_noun(len(mixes), f.filling().split()[0])
     yield f"against {mode_name(modes[0])} and over the same {same}, {join_words(parts)}"
 
 
-def _as_much(c: ModeRatio) -> str:
-    if c.differ is None:
+def _as_much(d: Difference) -> str:
+    c = ratio_interval(d)
+    if not d.freedom:
         return f"{more(c)} throughput, which may be noise: only single blocks were measured"
-    if not c.equivalent:
-        return f"{more(c)} throughput, which may be noise"
-    return f"the same throughput ({100 * (c.low - 1):+.1f} to {100 * (c.high - 1):+.1f} %)"
+    match d.decide(math.log1p(MARGIN)):
+        case "differ":
+            return f"{more(c)} throughput"
+        case "equivalent":
+            return f"the same throughput ({100 * (c.low - 1):+.1f} to {100 * (c.high - 1):+.1f} %)"
+    return f"{more(c)} throughput, which may be noise"
 
 
 def _throughput_sentence(f: Findings, mode: str, mixes: list[str], what: str) -> str:
@@ -166,7 +167,7 @@ def _isolation(f: Findings) -> Iterator[str]:
 def _tails(f: Findings) -> str:
     x = f.mixes
     pairs = [mix for mix in x.shared(saturating=True, tenants=2) if x.latency.modes(mix)]
-    modes, mixes = common_mixes(x.latency, pairs)
+    modes, mixes = x.latency.common(pairs)
     parts = []
     for mode in modes:
         mix = max(mixes, key=lambda mix: x.latency.log(mode, mix))
@@ -239,15 +240,15 @@ WANTED = {"throughput": "highest throughput", "fair": "fairest", "latency": "low
 
 
 def _kinds(f: Findings) -> Iterator[str]:
-    by: dict[str, list[Advice]] = {}
+    by: dict[str, list[Recommendation]] = {}
     for advice in by_kind(f.mixes):
         by.setdefault(advice.of, []).append(advice)
     for kind, some in by.items():
         text = "; ".join(f"{WANTED[a.goal]}: {a.sentence()}" for a in some)
         yield f"{kind} ({count_noun(max(a.mixes for a in some), 'mix')}): {text}"
-    served = list(by_serving(f.served_tenants, f.mixes.noise))
+    served = list(by_serving(f))
     if served:
-        won = [mode_name(a.modes[0]) for a in served if a.verdict == "better"]
+        won = [mode_name(a.choice.best) for a in served if a.verdict == BETTER]
         best = join_words([f"{mode} in {won.count(mode)}" for mode in dict.fromkeys(won)]) if won else "no mode in any"
         yield f"in {count_noun(len(served), 'setting')} of open-loop requests, the lowest P99 has {best}"
     else:

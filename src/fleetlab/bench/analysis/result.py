@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.all_modes.run import all_record
-from fleetlab.bench.analysis.advice import SCHEMA, advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.claims import claim_results, expected_table
 from fleetlab.bench.analysis.costs import cost_table, short_windows
 from fleetlab.bench.analysis.figures import analysis_figures
@@ -18,8 +17,9 @@ from fleetlab.bench.analysis.findings import Findings, collect_findings, overhea
 from fleetlab.bench.analysis.folders import BASELINE, suites, time_slice_record
 from fleetlab.bench.analysis.mixes import mix_table, progress_table
 from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
+from fleetlab.bench.analysis.recommend import advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
-from fleetlab.bench.analysis.serving import by_serving, serving_table
+from fleetlab.bench.analysis.serving import serving_table
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
 from fleetlab.bench.analysis.users import llm_table, notebook_table, user_findings
 from fleetlab.bench.analysis.wording import capital, count_noun
@@ -115,16 +115,11 @@ def _plans(f: Findings) -> list[str]:
 
 def _frames(f: Findings) -> dict[str, pl.DataFrame]:
     x = f.mixes
-    served = [
-        {"kind": "requests on an arrival schedule", "mix": a.of, **a.row()}
-        for a in by_serving(f.served_tenants, x.noise)
-    ]
-    advice = [t for t in (advice_table(x), table(served, SCHEMA)) if t.height]
     return {
         "answers": answer_table(f),
         "expected": expected_table(f),
         "kinds": kind_table(x),
-        "advice": pl.concat(advice, how="diagonal_relaxed") if advice else pl.DataFrame(schema=SCHEMA),
+        "advice": advice_table(f),
         "mixes": mix_table(x),
         "progress": progress_table(x),
         "scale": scale_table(f.scaling_curves),
@@ -163,6 +158,11 @@ def _notes(f: Findings) -> list[str]:
         notes.append("windows below 5 s: the energy counter is too coarse, energy is imprecise")
     broken = [f"{g['suite']}, {g['check']} ({g['worst']})" for g in _checks(f) if g["passed"] is False]
     notes += [f"check failed: {one}" for one in broken]
+    if any(row.get("tail_ms") and math.isnan(row["tail_ms_high"]) for c in f.scaling_curves for row in c.rows):
+        notes.append(
+            "copies with requests on a schedule: how requests wait in groups was not recorded, so that their P99 has "
+            "no interval, and its value alone decides their state"
+        )
     late = [f"{s.tenant} beside {s.background} under {mode_name(s.mode)}" for s in f.served_tenants if not s.valid]
     if late:
         notes.append(f"not compared, because the generator's P99 lag was above 1 ms: {', '.join(late)}")

@@ -16,7 +16,8 @@ from fleetlab.bench.analysis.noise import log_interval, mode_order, sum_variance
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import table
-from fleetlab.bench.statistics import known_percentile
+from fleetlab.bench.results.latency import effective_size
+from fleetlab.bench.statistics import known_percentile, tail
 from fleetlab.core import DeviceError
 from fleetlab.stats import Interval
 
@@ -66,6 +67,8 @@ class TailGoal:
         found, limit = (times, self.factor) if self.slo_ms is None else (tail, self.slo_ms / 1000)
         if found is None:
             return "not known"
+        if math.isnan(found.high):  # without an interval the value decides, and the notes say so
+            return "holds" if found.value <= limit else "breaks"
         return "holds" if found.high <= limit else "breaks" if found.low > limit else "not known"
 
 
@@ -131,8 +134,8 @@ def _curve(
         half = x.noise.measured_again(x.gathered, tenant, len(here))
         rate = sum(t.rate for m in here for t in m.tenants) / len(here)
         total = widen(Interval(rate, rate, rate), half)
-        tail = widen(_tail(here, p), half)
-        times = Interval(*(v / alone.value for v in tail)) if tail and alone else None
+        found = widen(_tail(here, p), half)
+        times = Interval(*(v / alone.value for v in found)) if found and alone else None
         unsent = sum(t.about.get("unsent", 0) for m in here for t in m.tenants)
         rows.append(
             {
@@ -143,11 +146,11 @@ def _curve(
                 "unit": f"{x.gathered.units[tenant]}/s",
                 **interval_columns("rate", total),
                 "percentile": f"P{100 * p:g}",
-                **interval_columns("tail_ms", Interval(*(1000 * v for v in tail)) if tail else None),
+                **interval_columns("tail_ms", Interval(*(1000 * v for v in found)) if found else None),
                 **interval_columns("times", times),
                 "unsent": unsent,
                 # Requests that were never sent would have had the longest latency.
-                "state": "breaks" if unsent else goal.state(tail, times),
+                "state": "breaks" if unsent else goal.state(found, times),
             }
         )
     rows += _failed_rows(x.gathered, tenant, mode, {r["tenants"] for r in rows})
@@ -166,7 +169,12 @@ def widen(value: Interval | None, half: float) -> Interval | None:
 
 
 def _tail(here: list[CellResult], p: float) -> Interval | None:
-    return known_percentile(Histogram.sum(t.times() for m in here for t in m.tenants), p)
+    """Of requests on a schedule by their effective number; of steps in a closed loop see `widen`."""
+    tenants = [t for m in here for t in m.tenants]
+    times = Histogram.sum(t.times() for t in tenants)
+    if not any(t.is_open_loop for t in tenants):
+        return known_percentile(times, p)
+    return tail(times, p, effective_size([t.about for t in tenants], f"p{100 * p:g}"))
 
 
 def _failed_rows(g: SuiteData, tenant: str, mode: str, there: set[int]) -> Iterator[dict[str, Any]]:

@@ -1,28 +1,24 @@
 """Open-loop requests beside a background: tail latency by rate, background and mode.
 
 Latency counts from the scheduled time, so a stall counts for every request that it delays. A cell whose generator had
-a P99 lag above 1 ms is not valid.
+a P99 lag above 1 ms is not valid: it only says how requests wait in groups. Requests of one queue wait alike, so the
+interval of a quantile is that of fewer independent ones; where that was not recorded, there is none.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.analysis.advice import Advice
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.noise import ModeRatio, Noise, half_width, mode_order, sum_variances
+from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData, TenantResult
-from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import Cell, mix_name, table
-from fleetlab.bench.results.latency import MAX_LAG, lag_p99
-from fleetlab.bench.statistics import known_percentile
+from fleetlab.bench.results.latency import MAX_LAG, effective_size, lag_p99, sum_times
+from fleetlab.bench.statistics import tail
 from fleetlab.stats import Interval
 
 SCHEMA = {"served": pl.String, "background": pl.String, "mode": pl.String, "offered": pl.Float64, "p99_ms": pl.Float64}
@@ -35,29 +31,48 @@ class ServedTenant:
     tenant: str
     background: str
     mode: str
-    times: list[Histogram] = field(default_factory=list)
-    sent: list[Cell] = field(default_factory=list)
-    offered: float = 0.0
-    answered: float = 0.0
-    unsent: int = 0
-    window: float = 0.0
-    others: list[float] = field(default_factory=list)
-    suites: set[Path] = field(default_factory=set)
+    cells: list[tuple[CellResult, TenantResult]] = field(default_factory=list)
 
-    def add(self, m: CellResult, one: TenantResult) -> None:
-        """Add a block."""
-        self.times.append(one.times())
-        self.sent.append(one.about)
-        self.unsent += int(one.about.get("unsent", 0))
-        self.offered += one.about.get("offered", one.about.get("steps", 0))
-        self.answered += one.about.get("steps", 0)
-        self.window += m.window
-        self.others += [t.progress for t in m.tenants if t.progress is not None]
-        self.suites.add(m.suite)
+    def _kept(self) -> list[tuple[CellResult, TenantResult]]:
+        """Blocks whose generator was on time; all of them if none was."""
+        return [at for at in self.cells if _on_time([at[1].about])] or self.cells
+
+    @property
+    def sent(self) -> list[Cell]:
+        """What was recorded of the requests of each block."""
+        return [one.about for _, one in self._kept()]
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks count."""
+        return len({(m.suite, m.cell) for m, _ in self._kept()})
+
+    @property
+    def suites(self) -> set[Path]:
+        """The suites of these blocks."""
+        return {m.suite for m, _ in self._kept()}
+
+    @property
+    def others(self) -> list[float]:
+        """Progress of the background."""
+        return [t.progress for m, _ in self._kept() for t in m.tenants if t.progress is not None]
+
+    def per_second(self, *counts: str) -> float | None:
+        """Rate of what was recorded under the first of these names."""
+        window = sum(m.window for m, _ in self._kept())
+        total = sum(next((one[name] for name in counts if name in one), 0) for one in self.sent)
+        return total / window if window else None
+
+    @property
+    def answered(self) -> float | None:
+        """Requests per second that were answered inside the window: fewer than offered if it falls behind."""
+        rates = [one["rate"] * one["steps"] / max(int(one.get("items") or one["steps"]), 1) for one in self.sent]
+        return sum(rates) / len(rates) if rates else None
 
     def at(self, p: float) -> Interval | None:
-        """Quantile over all blocks."""
-        return known_percentile(Histogram.sum(self.times), p)
+        """Quantile over all blocks; its limits are NaN where it is not known how requests wait in groups."""
+        alike = [one.about for _, one in self.cells]
+        return tail(sum_times(self.sent), p, effective_size(self.sent, f"p{100 * p:g}", alike))
 
     @property
     def lag(self) -> float | None:
@@ -67,7 +82,12 @@ class ServedTenant:
     @property
     def valid(self) -> bool:
         """Whether the generator was on schedule."""
-        return self.lag is None or self.lag < MAX_LAG
+        return _on_time(self.sent)
+
+
+def _on_time(sent: list[Cell]) -> bool:
+    lag = lag_p99(sent)
+    return lag is None or lag < MAX_LAG
 
 
 def served_tenants(g: SuiteData) -> list[ServedTenant]:
@@ -80,14 +100,25 @@ def served_tenants(g: SuiteData) -> list[ServedTenant]:
             background = mix_name([t.name for t in m.tenants if not t.is_open_loop]) or "nothing"
             one = next(t for t in m.tenants if t.is_open_loop)
             key = one.name, background, m.mode
-            tenants.setdefault(key, ServedTenant(*key)).add(m, one)
+            tenants.setdefault(key, ServedTenant(*key)).cells.append((m, one))
     return sorted(
-        tenants.values(), key=lambda s: (s.background != "nothing", s.background, _rate(s), mode_order(s.mode))
+        tenants.values(),
+        key=lambda s: (s.background != "nothing", s.background, _offered(s) or 0.0, mode_order(s.mode)),
     )
 
 
-def _rate(s: ServedTenant) -> float:
-    return s.offered / s.window if s.window else 0.0
+def served_mix(g: SuiteData, mix: str) -> dict[str, ServedTenant]:
+    """All open-loop tenants of a mix by mode, copies and different ones as one."""
+    served: dict[str, ServedTenant] = {}
+    for m in g.meetings:
+        for one in m.tenants if m.mix == mix else ():
+            if one.is_open_loop:
+                served.setdefault(m.mode, ServedTenant(mix, "", m.mode)).cells.append((m, one))
+    return dict(sorted(served.items(), key=lambda at: mode_order(at[0])))
+
+
+def _offered(s: ServedTenant) -> float | None:
+    return s.per_second("offered", "steps")
 
 
 def serving_table(found: list[ServedTenant]) -> pl.DataFrame:
@@ -104,39 +135,13 @@ def _row(s: ServedTenant) -> dict[str, Any]:
         "served": s.tenant,
         "background": s.background,
         "mode": s.mode,
-        "blocks": len(s.times),
-        "offered": _rate(s),
-        "answered": s.answered / s.window if s.window else None,
-        "requests": Histogram.sum(s.times).n,
-        "unsent": s.unsent,
+        "blocks": s.blocks,
+        "offered": _offered(s),
+        "answered": s.answered,
+        "requests": sum_times(s.sent).n,
+        "unsent": sum(int(one.get("unsent", 0)) for one in s.sent),
         **{column: value for name, at in ms.items() for column, value in interval_columns(name, at).items()},
         "lag_p99_ms": None if s.lag is None else 1000 * s.lag,
         "valid": s.valid,
         "background_progress": sum(s.others) / len(s.others) if s.others else None,
     }
-
-
-def by_serving(found: list[ServedTenant], noise: Noise) -> Iterator[Advice]:
-    """The mode with the lowest P99 for each tenant and background in at least two modes; only valid cells."""
-    by: dict[str, dict[str, Interval]] = defaultdict(dict)
-    for s in found:
-        if s.valid and (tail := s.at(0.99)):
-            by[f"{s.tenant} beside {s.background}"][s.mode] = Interval(*(1000 * v for v in tail))
-    again = half_width(sum_variances([noise.again[False], noise.again[False]]))
-    for mix, tails in by.items():
-        if len(tails) > 1:
-            yield _advice(mix, tails, 0.0 if math.isnan(again) else again)
-
-
-def _advice(mix: str, tails: dict[str, Interval], floor: float) -> Advice:
-    ranked = sorted(tails, key=lambda mode: tails[mode].value)
-    behind = {mode: _longer(tails[mode], tails[ranked[0]], floor) for mode in ranked[1:]}
-    level = [mode for mode, c in behind.items() if not c.differ]
-    same = all(behind[mode].equivalent for mode in level)
-    return Advice(mix, "latency", tuple(ranked), tails[ranked[0]], behind[ranked[1]], (ranked[0], *level), same)
-
-
-def _longer(one: Interval, other: Interval, floor: float) -> ModeRatio:
-    """Ratio of two quantiles, with a conservative interval from the ends of both."""
-    low, high = one.low / other.high, one.high / other.low
-    return ModeRatio(one.value / other.value, low, high, floor, (low, high))

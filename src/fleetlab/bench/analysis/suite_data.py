@@ -25,6 +25,7 @@ from fleetlab.sharing.modes import MIG
 STARVED = 0.5  # fraction of steps that found the GPU idle: above it the host is the bottleneck
 PART_TIME = 0.9  # utilization alone below which a tenant does not saturate the GPU
 STRESSORS = ("gemm", "hbm", "l2", "h2d")
+PACE = ("rest", "poisson", "rate", "pace")  # settings that say how often a tenant steps, not what a step is
 SHARE = r"(.*?)((?:[@~!#](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: its name, and its limits
 
 
@@ -96,6 +97,11 @@ class SuiteData:
     def own(self, name: str) -> float:
         """Rate of a tenant alone."""
         return float(np.median([rate for _, rate in self.alone[name]]))
+
+    def work_of(self, name: str) -> str:
+        """What a step of a tenant is, whatever its pace: tenants of one work differ in pauses or rate of requests."""
+        about = json.loads(self.settings.get(name, json.dumps({"work": name})))
+        return json.dumps({k: v for k, v in about.items() if k not in PACE}, sort_keys=True)
 
     def mixes(self) -> list[CellResult]:
         """Cells of several tenants in closed loops that were all measured alone."""

@@ -19,9 +19,10 @@ from fleetlab.bench.results.notebook import NOTEBOOK, rows_notebook
 ENOUGH = 0.9  # fraction of requests within the goals; named in the finding
 
 
-def _cells(g: SuiteData) -> list[Cell]:
-    """Cells by mode; the mode has the limits of the tenants, so their names need none."""
-    return [{"stage": m.mode, "tenants": [t.about | {"seat": t.name} for t in m.tenants]} for m in g.meetings]
+def _cells(g: SuiteData, mix: str | None = None) -> list[Cell]:
+    """Cells by mode; the mode has the limits of the tenants, so their names need none. Or those of a mix, and alone."""
+    here = [m for m in g.meetings if mix in (None, m.mix) or len(m.tenants) == 1]
+    return [{"stage": m.mode, "tenants": [t.about | {"seat": t.name} for t in m.tenants]} for m in here]
 
 
 def llm_table(g: SuiteData) -> pl.DataFrame:
@@ -32,9 +33,9 @@ def llm_table(g: SuiteData) -> pl.DataFrame:
     return table(rows, LLM).rename({"stage": "mode"})
 
 
-def notebook_table(g: SuiteData) -> pl.DataFrame:
-    """Users of notebooks: time to answer, over that of one user alone without MPS."""
-    rows = rows_notebook(_cells(g), baseline=BASELINE)
+def notebook_table(g: SuiteData, mix: str | None = None) -> pl.DataFrame:
+    """Users of notebooks, or those of a mix: time to answer, over that of one user alone without MPS."""
+    rows = rows_notebook(_cells(g, mix), baseline=BASELINE)
     return table(
         sorted(rows, key=lambda r: (r["beside"], r["users"], mode_order(r["stage"]), r["cell"])), NOTEBOOK
     ).rename({"stage": "mode"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fleetlab.bench.analysis.noise import ModeRatio
 from fleetlab.core import Estimate
 from fleetlab.core.result import amount_and_interval
 from fleetlab.stats import Interval
@@ -36,7 +35,7 @@ def percent(x: Interval) -> str:
     return f"{value:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f} %)"
 
 
-def more(c: ModeRatio | Interval) -> str:
+def more(c: Interval) -> str:
     """A ratio as percentage more or less.
 
     >>> more(Interval(1.25, 1.15, 1.35)), more(Interval(0.8, 0.7, 0.9))

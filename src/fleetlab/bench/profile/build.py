@@ -45,7 +45,7 @@ def profile(
         msg = f"not in the profile: {', '.join(missing)}"
         raise DeviceError(msg, hint=f"there are {', '.join(met)}")
     if classes:
-        named = {work: work if work in keep else _class(observations.busy[work]) for work in met}
+        named = {work: work if work in keep else class_by_utilization(observations.busy[work]) for work in met}
         rows = list(_by_class(rows, named))
     busy = {work: round(observations.busy[work], 3) for work in met}
     settings = {"folders": sorted(str(folder) for folder in folders), "busy": busy, "classes": classes}
@@ -109,7 +109,8 @@ def tied(table: SpeedTable) -> set[Pair]:
 # --- classes ---------------------------------------------------------------------------------------------------------
 
 
-def _class(busy: float) -> str:
+def class_by_utilization(busy: float) -> str:
+    """The class of a workload that uses the GPU so much of the time when alone."""
     return CLASSES[(busy >= LIGHT) + (busy >= MEDIUM)]
 
 

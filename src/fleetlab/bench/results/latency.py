@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
@@ -38,7 +38,7 @@ def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
     for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, by_timetable=True).items():
         times = sum_times(one for one, _ in ones)
         lag = lag_p99(one for one, _ in ones)
-        found, why = quantiles(times, _effective_n([one for one, _ in ones]))
+        found, why = quantiles(times, {name: effective_size([one for one, _ in ones], name) for name, _ in QUANTILES})
         yield {
             "stage": stage,
             "tenant": tenant,
@@ -55,11 +55,17 @@ def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _effective_n(ones: list[Cell]) -> dict[str, float]:
-    """Effective sample size by quantile, from the design effect of each cell."""
-    names = [name for name, _ in QUANTILES]
-    sized = [(Histogram.from_json(one["times"]).n, one) for one in ones]
-    return {name: sum(n / one.get("clumps", {}).get(name, 1.0) for n, one in sized) for name in names}
+def effective_size(ones: Sequence[Cell], name: str, alike: Sequence[Cell] = ()) -> float | None:
+    """Effective sample size of a quantile, from how requests wait in groups (`clumps`); None if that is not known.
+
+    Of a cell without a record it is that of the others, or of cells `alike`.
+    """
+    known = [one["clumps"][name] for one in (*ones, *alike) if name in one.get("clumps", {})]
+    if not known:
+        return None
+    usual = sum(known) / len(known)
+    sizes = [(Histogram.from_json(one["times"]).n, one.get("clumps", {}).get(name, usual)) for one in ones]
+    return float(sum(n / group for n, group in sizes))
 
 
 def lag_p99(ones: Iterable[Cell]) -> float | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,36 +47,86 @@ def rows_llm(cells: Iterable[Cell], goals: dict[str, float] | None = None) -> It
         yield about | server_row(ones, goals)
 
 
+@dataclass(frozen=True, slots=True)
+class ServedWindows:
+    """Requests of servers in their windows: which met the goals, and which ended."""
+
+    goals: dict[str, float]
+    first: list[Rows]  # TTFT
+    each: list[Rows]  # TPOT
+    within: list[NDArray[np.bool_]]
+    ended: list[NDArray[np.bool_]]
+    on_time: bool  # whether the generator was
+
+    @property
+    def _decided(self) -> list[NDArray[np.bool_]]:
+        return [w[e | ~w] for w, e in zip(self.within, self.ended, strict=True)]
+
+    @property
+    def share(self) -> Interval:
+        """Share of requests within the goals, without those that the window cut off while they met them."""
+        return pooled_share(self._decided)
+
+    @property
+    def effective(self) -> tuple[float, float]:
+        """Hits and size of the effective sample behind it."""
+        value, n = effective_share(self._decided)
+        return value * n, n
+
+    @property
+    def requests(self) -> int:
+        """All of them."""
+        return sum(map(len, self.within))
+
+    @property
+    def good(self) -> int:
+        """Requests that ended within the goals."""
+        return sum(int((w & e).sum()) for w, e in zip(self.within, self.ended, strict=True))
+
+    @property
+    def least(self) -> float:
+        """The share, if all that were cut off had missed the goals."""
+        return self.good / self.requests if self.requests else math.nan
+
+    @property
+    def most(self) -> float:
+        """The share, if all that were cut off had met the goals."""
+        return sum(int(w.sum()) for w in self.within) / self.requests if self.requests else math.nan
+
+
+def served_windows(ones: Sequence[Cell], goals: dict[str, float] | None = None) -> ServedWindows:
+    """Judge the requests of servers by their own goals, or by these."""
+    limits = ones[0]["llm"]["goals"] | (goals or {})
+    windows = [_requests(one["llm"]) for one in ones]
+    first, each = [ttft(rows) for rows in windows], [tpot(rows) for rows in windows]
+    within = [(a <= limits["ttft"]) & (np.isnan(b) | (b <= limits["tpot"])) for a, b in zip(first, each, strict=True)]
+    on_time = (lag := lag_p99(list(ones))) is None or lag < MAX_LAG
+    return ServedWindows(limits, first, each, within, [rows[:, 2] >= rows[:, 1] for rows in windows], on_time)
+
+
 def server_row(ones: Sequence[Cell], goals: dict[str, float] | None = None) -> dict[str, Any]:
     """Metrics of copies of one server, in all blocks."""
     llms = [one["llm"] for one in ones]
-    windows = [_requests(llm) for llm in llms]
-    first, each = [ttft(rows) for rows in windows], [tpot(rows) for rows in windows]
-    limits = llms[0]["goals"] | (goals or {})
-    within = [(a <= limits["ttft"]) & (np.isnan(b) | (b <= limits["tpot"])) for a, b in zip(first, each, strict=True)]
-    ended = [rows[:, 2] >= rows[:, 1] for rows in windows]
-    share = pooled_share([w[e | ~w] for w, e in zip(within, ended, strict=True)])
-    requests, met = sum(map(len, windows)), sum(int(w.sum()) for w in within)
-    good = sum(int((w & e).sum()) for w, e in zip(within, ended, strict=True))
-    seconds = sum(llm["seconds"] for llm in llms)
+    served = served_windows(ones, goals)
+    share = served.share
     return {
-        "requests": requests,
-        "unfinished": sum(int((~e).sum()) for e in ended),
+        "requests": served.requests,
+        "unfinished": sum(int((~e).sum()) for e in served.ended),
         "refused": sum(llm["refused"] for llm in llms),
-        **_columns("ttft", first),
-        **_columns("tpot", [b[~np.isnan(b)] for b in each]),
+        **_columns("ttft", served.first),
+        **_columns("tpot", [b[~np.isnan(b)] for b in served.each]),
         "itl_p99_ms": quantiles(sum_times(llms, "itl"))[0]["p99_ms"],
         "goodput": share.value,
         "goodput_low": share.low,
         "goodput_high": share.high,
-        "goodput_least": good / requests if requests else math.nan,
-        "goodput_most": met / requests if requests else math.nan,
-        "good_per_s": good / seconds,
+        "goodput_least": served.least,
+        "goodput_most": served.most,
+        "good_per_s": served.good / sum(llm["seconds"] for llm in llms),
         "tokens_per_s": mean(one["rate"] for one in ones),
         "running": mean(llm["running"] for llm in llms),
         "waiting_most": max(llm["waiting_most"] for llm in llms),
         "kv_most": max(llm["kv_most"] / llm["kv_tokens"] for llm in llms),
-        "valid": (lag := lag_p99(list(ones))) is None or lag < MAX_LAG,
+        "valid": served.on_time,
     }
 
 
@@ -100,12 +151,19 @@ def tpot(rows: Rows) -> Rows:
 
 def pooled_share(hits: Sequence[NDArray[np.bool_]]) -> Interval:
     """A proportion over several windows, with Wilson's interval for the effective sample size."""
+    value, few = effective_share(hits)
+    if not few:
+        return Interval(math.nan, math.nan, math.nan)
+    return wilson(round(value * few), few)._replace(value=value).clipped(SHARE)
+
+
+def effective_share(hits: Sequence[NDArray[np.bool_]]) -> tuple[float, int]:
+    """A proportion over several windows, and its effective sample size; 0 if there is nothing."""
     n = sum(map(len, hits))
     if not n:
-        return Interval(math.nan, math.nan, math.nan)
-    value = sum(int(h.sum()) for h in hits) / n
+        return math.nan, 0
     few = max(math.floor(sum(len(h) / design_effect(h) for h in hits)), 1)
-    return wilson(round(value * few), few)._replace(value=value).clipped(SHARE)
+    return sum(int(h.sum()) for h in hits) / n, few
 
 
 def _columns(of: str, windows: Sequence[Rows]) -> dict[str, float | None]:

@@ -11,13 +11,14 @@ import numpy as np
 import polars as pl
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.quantiles import ENDINGS, quantiles
+from fleetlab.bench.quantiles import ENDINGS, QUANTILES, quantiles
 from fleetlab.bench.results.cells import Cell, Schema, mix_name
-from fleetlab.stats import Interval, geometric_means
+from fleetlab.stats import Interval, cluster_effect, geometric_means
 
 SHOWN = [name + ending for name in ("p50", "p95") for ending in ENDINGS]
 NOTEBOOK: Schema = {"stage": pl.String, "cell": pl.String, "users": pl.Int64, "beside": pl.String, "n": pl.Int64}
 NOTEBOOK |= dict.fromkeys((*SHOWN, "each_ms", "slowdown", "low", "high"), pl.Float64)
+Ran = tuple[int, float, tuple[int, int]]  # steps, seconds, and the user
 Key = tuple[str, str, int, str]  # stage, kind of cell, users, neighbors
 
 
@@ -29,11 +30,12 @@ def rows_notebook(cells: Iterable[Cell], baseline: str | None = None) -> Iterabl
     by = _by_kind(cells)
     # Trainings differ in length, so times per step are compared.
     each = dict(
-        zip(by, geometric_means([[max(s / size, 1e-9) for size, s in ran] for ran in by.values()]), strict=True)
+        zip(by, geometric_means([[max(s / size, 1e-9) for size, s, _ in ran] for ran in by.values()]), strict=True)
     )
     for key in sorted(by, key=lambda k: (k[0], k[3], k[2], k[1])):
         stage, kind, users, others = key
-        found, why = quantiles(Histogram.of(s for _, s in by[key]))
+        times = Histogram.of(s for _, s, _ in by[key])
+        found, why = quantiles(times, {name: _effective_n(by[key], p) for name, p in QUANTILES})
         yield {
             "stage": stage,
             "cell": kind,
@@ -47,15 +49,25 @@ def rows_notebook(cells: Iterable[Cell], baseline: str | None = None) -> Iterabl
         }
 
 
-def _by_kind(cells: Iterable[Cell]) -> dict[Key, list[tuple[int, float]]]:
-    by: dict[Key, list[tuple[int, float]]] = defaultdict(list)
-    for cell in cells:
+def _by_kind(cells: Iterable[Cell]) -> dict[Key, list[Ran]]:
+    by: dict[Key, list[Ran]] = defaultdict(list)
+    for k, cell in enumerate(cells):
         users = [t for t in cell["tenants"] if "notebook" in t]
         others = mix_name([t["seat"] for t in cell["tenants"] if "notebook" not in t])
-        for one in users:
+        for user, one in enumerate(users):
             for kind, size, seconds in one["notebook"]["cells"]:
-                by[cell["stage"], kind, len(users), others].append((size, seconds))
+                by[cell["stage"], kind, len(users), others].append((size, seconds, (k, user)))
     return by
+
+
+def _effective_n(ran: list[Ran], p: float) -> float | None:
+    """Effective sample size of a quantile: cells of one user are alike. None if there is one user."""
+    limit = float(np.quantile([seconds for _, seconds, _ in ran], p))
+    by: dict[tuple[int, int], list[bool]] = defaultdict(list)
+    for _, seconds, user in ran:
+        by[user].append(seconds > limit)
+    effect = cluster_effect(list(by.values()))
+    return None if effect is None else len(ran) / effect
 
 
 def _slowdown(here: Interval, alone: Interval | None) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, examples, say_saved
+from fleetlab.commands.words import Json, examples, say_saved, talk
 
 desk = App()
 
@@ -76,7 +76,7 @@ def analyze(
     folder
         Folder of `fleetlab bench suite --out`, or a folder of such, all of one GPU model.
     out
-        Folder for the page analysis.html, figures, tables and analysis.json (default: FOLDER/analysis).
+        Folder for the page analysis.html, figures, tables and analysis.json (default: print only).
     price
         Price of a GPU hour, in any currency (default: costs are in GPU seconds).
     slo_factor
@@ -90,9 +90,12 @@ def analyze(
 
     may_create(out, folder=True)
     result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
-    page = write_analysis(result, out or folder / "analysis")
+    page = write_analysis(result, out) if out else None
     show(result, json=json, only=("kinds", "advice"))
-    say_saved(page)
+    if page:
+        say_saved(page)
+    elif not json:
+        talk("--out FOLDER writes the page, with all figures and tables")
 
 
 def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
@@ -113,16 +116,22 @@ def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
     help_epilogue=examples(
         'fleetlab bench advise measured --mix "train, serve" --goal p99',
         'fleetlab bench advise measured --mix "resnet-train, 2 resnet-infer" --goal cost --price 3.5 --out advice.html',
+        'fleetlab bench advise measured --mix "2 llm-serve, resnet-train" --goal goodput',
+        'fleetlab bench advise measured --mix "4 notebook, resnet-train" --goal answer',
         'fleetlab bench advise measured --mix "light, heavy" --goal throughput --json',
+        'fleetlab bench advise measured --mix "app:bert, mine" --speed mine.json --speed-classes app:bert=light',
     ),
 )
 def advise_on(
     folder: Path,
     *,
     mix: str,
-    goal: Literal["throughput", "worst", "p99", "cost", "energy", "isolation"] = "throughput",
+    goal: Literal["throughput", "worst", "p99", "goodput", "answer", "cost", "energy", "isolation"] = "throughput",
     price: float | None = None,
     margin: float = 0.05,
+    goodput: str | None = None,
+    speed: str | None = None,
+    speed_classes: str | None = None,
     out: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -133,22 +142,32 @@ def advise_on(
     folder
         Folder of `fleetlab bench suite --out` or `fleetlab bench all --out`, or a folder of such.
     mix
-        Tenants of the plans by name, a measured command, or classes (light, medium, heavy): "train, 2 serve".
+        Tenants of the plans by name, a measured command, or classes of jobs (light, medium, heavy, or those of
+        --speed): "train, 2 serve".
     goal
-        Total work, the slowest tenant, tail latency, cost or energy of an item, or isolation.
+        Total work, the slowest tenant, tail latency, goodput of language-model servers, time to answer a notebook
+        cell, cost or energy of an item, or isolation.
     price
         Price of a GPU hour, in any currency: adds the cost of 1,000 items.
     margin
         Relative difference below which two modes are equivalent, if a test shows it.
+    goodput
+        Goals of language-model servers in ms, as ttft:200,tpot:25 (default: those of the servers).
+    speed
+        Speed profile whose classes --mix may name, as the simulation takes it: a shipped one, or a JSON file.
+    speed_classes
+        Class of jobs, as the simulation takes it: app:bert=light,other=heavy; --mix may then name app:bert.
     out
         File for the page.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.advise import advise
+    from fleetlab.bench.advise import AdviceWords, advise
     from fleetlab.core.files import may_create
 
     may_create(out)
-    result = advise(folder, mix=mix, goal=goal, price=price, margin=margin)
+    words: AdviceWords = {"price": price, "margin": margin, "goodput": goodput}
+    words |= {"speed": speed, "speed_classes": speed_classes}
+    result = advise(folder, mix=mix, goal=goal, **words)
     show(result, json=json)
     if out:
         say_saved(fleetlab.report(result, out))

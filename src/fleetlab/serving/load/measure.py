@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.devices.progress import Progress, silent
 from fleetlab.serving.load.generator import closed_loop, open_loop
 from fleetlab.serving.load.report import LoadReport, report
 from fleetlab.serving.load.schedule import arrival_schedule
 from fleetlab.serving.load.settings import LoadSettings
 from fleetlab.serving.load.target import loopback
-from fleetlab.serving.load.tokens import parse_goals, request_lengths
+from fleetlab.serving.load.tokens import request_lengths
 
 
 def measure(settings: LoadSettings, *, progress: Progress = silent) -> LoadReport:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.bench.histogram import Histogram
+from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.statistics import known_percentile
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.versions import package_version
@@ -18,7 +19,7 @@ from fleetlab.serving.load import intervals
 from fleetlab.serving.load.generator import LoadRun
 from fleetlab.serving.load.requests import ANSWERED, FAILED, OUTCOMES, REFUSED, STOPPED, TIMEOUT, Requests
 from fleetlab.serving.load.settings import LoadSettings
-from fleetlab.serving.load.tokens import TokenReport, parse_goals
+from fleetlab.serving.load.tokens import TokenReport
 from fleetlab.stats import Interval
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}

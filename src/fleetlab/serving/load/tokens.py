@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.bench.histogram import Histogram
+from fleetlab.bench.llm.goals import METRICS
 from fleetlab.bench.llm.trace import read_trace
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.load import intervals
@@ -26,7 +27,6 @@ from fleetlab.serving.load.requests import ANSWERED, Requests
 from fleetlab.stats import Interval, no_interval, samples_needed
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-METRICS = ("ttft", "tpot", "e2el")
 DATASETS = "azure-conv, azure-code, a CSV file with their columns, or random:INPUT,OUTPUT"
 Floats = NDArray[np.float64]
 
@@ -43,25 +43,6 @@ def request_lengths(dataset: str, seed: int) -> Iterator[tuple[float, int, int]]
         msg = f"not a dataset: `{dataset}`"
         raise BenchError(msg, hint="random:512,128 has prompts of 512 tokens and outputs of 128")
     return ((float(k), prompt, output) for k in range(1 << 62))
-
-
-def parse_goals(words: str) -> dict[str, float]:
-    """Goals in seconds from words in milliseconds.
-
-    >>> parse_goals("ttft:200,tpot:50")
-    {'ttft': 0.2, 'tpot': 0.05}
-    """
-    goals = {}
-    for word in words.replace(" ", ",").split(","):
-        name, _, ms = word.partition(":")
-        try:
-            goals[name] = float(ms) / 1000
-        except ValueError:
-            goals[name] = math.nan
-        if name not in METRICS or not 0 < goals[name] < math.inf:
-            msg = f"not a goal: `{word}`"
-            raise BenchError(msg, hint=f"such as ttft:200,tpot:50, in ms; there are {', '.join(METRICS)}")
-    return goals
 
 
 @dataclass(slots=True)

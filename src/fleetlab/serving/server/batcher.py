@@ -1,19 +1,14 @@
-"""Dynamic batching: a bounded queue between many requests and one compute thread.
-
-The event loop adds inputs and takes results; the thread takes batches and computes. Both hold the lock only while they
-move inputs.
-"""
+"""Dynamic batching: a bounded queue of inputs, of which the compute thread takes batches."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fleetlab.devices.errors import BenchError
+from fleetlab.serving.server.compute import ComputeThread, Refusable, model_error
 from fleetlab.serving.server.counts import ServerCounts
 from fleetlab.serving.server.errors import RequestError, client_gone
 from fleetlab.serving.server.inputs import ModelInput
@@ -21,8 +16,6 @@ from fleetlab.serving.server.limits import ServerLimits
 
 if TYPE_CHECKING:
     from fleetlab.serving.server.models import InferenceEngine
-
-SWEEP = 0.05  # s between checks for expired inputs
 
 
 class Prediction(NamedTuple):
@@ -65,24 +58,16 @@ class PendingPrediction:
 Waiting = tuple[PendingPrediction, int]  # request and index of the input
 
 
-class Batcher:
-    """The queue and its thread."""
+class Batcher(ComputeThread["InferenceEngine"]):
+    """The queue of inputs and the thread that computes batches of them."""
+
+    waits = "inputs"
 
     def __init__(self, limits: ServerLimits, counts: ServerCounts, loop: asyncio.AbstractEventLoop) -> None:
-        self._limits, self._counts, self._loop = limits, counts, loop
+        super().__init__(limits, counts, loop)
         self._queue: deque[Waiting] = deque()
-        self._more = threading.Condition()
-        self._hurry = self._over = False
+        self._hurry = False
         self._under_way: tuple[float, list[Waiting]] | None = None
-        self.stuck = False
-        self.engine: InferenceEngine | None = None
-        self.thread: threading.Thread | None = None
-
-    def start(self, load: Callable[[], InferenceEngine], told: Callable[[Exception | None], None]) -> None:
-        """Load in the background; `told` is called in the event loop, with None once the model is warm."""
-        self.thread = threading.Thread(target=self._run, args=(load, told), name="compute", daemon=True)
-        self.thread.start()
-        self._loop.call_later(SWEEP, self._sweep)
 
     # --- in the event loop -------------------------------------------------------------------------------------------
 
@@ -103,12 +88,6 @@ class Batcher:
         """GPU memory, for /stats."""
         return self.engine.memory() if self.engine else {}
 
-    def room_for(self, count: int) -> None:
-        """Raise an error if the queue has no room for so many inputs."""
-        if len(self._queue) + count > self._limits.queue:
-            msg = f"the queue is full: {len(self._queue)} of {self._limits.queue} inputs"
-            raise RequestError(msg, "queue-full", hint="retry later, at a lower rate")
-
     def put(self, inputs: Sequence[ModelInput]) -> PendingPrediction:
         """Queue the inputs of a request, all or none."""
         self.room_for(len(inputs))
@@ -127,45 +106,29 @@ class Batcher:
             self._hurry = True
             self._more.notify()
 
-    def stop(self, why: RequestError) -> None:
-        """Fail the remaining requests and end the thread."""
-        with self._more:
-            left = [*self._queue, *(self._under_way[1] if self._under_way else ())]
-            self._queue.clear()
-            self._over = True
-            self._more.notify()
-        for ask, _ in left:
-            ask.refuse(why)
+    def _abandon(self) -> list[Refusable]:
+        left = [*self._queue, *(self._under_way[1] if self._under_way else ())]
+        self._queue.clear()
+        return [ask for ask, _ in left]
 
-    def _sweep(self) -> None:
-        if self._over:
-            return
-        now = time.monotonic()
+    def _look_after(self, now: float) -> None:
+        """Fail the requests that are late, and those of a batch that takes too long or of a thread that died."""
         with self._more:
             late = self._late(now)
         self._refuse_late(late)
-        self._look_after(now)
-        self._loop.call_later(SWEEP, self._sweep)
-
-    def _look_after(self, now: float) -> None:
-        """Fail the requests of a batch that takes too long, or of a thread that died."""
-        doing, thread = self._under_way, self.thread
+        doing = self._under_way
         too_long = doing is not None and now - doing[0] > self._limits.deadline
-        self.stuck = too_long or (self.engine is not None and thread is not None and not thread.is_alive())
+        self.stuck = too_long or self._died
         if doing is not None and too_long:
-            msg = f"still computing after {self._limits.deadline:g} s"
-            for ask, _ in doing[1]:
-                ask.refuse(RequestError(msg, "stuck", hint="the model may hang: restart the server"))
+            self._fail([ask for ask, _ in doing[1]], self._hangs())
 
-    def _refuse_late(self, late: Iterable[PendingPrediction]) -> None:
-        msg = f"queued longer than {self._limits.deadline:g} s"
-        for ask in late:
-            ask.refuse(RequestError(msg, "deadline", hint="the server is overloaded"))
+    def _refuse_late(self, late: Sequence[PendingPrediction]) -> None:
+        if late:
+            self._fail(late, self._overloaded("queued longer than"))
 
     def _deliver(self, batch: list[Waiting], found: list[int] | RequestError, began: float, ended: float) -> None:
         if isinstance(found, RequestError):
-            for ask, _ in batch:
-                ask.refuse(found)
+            self._fail([ask for ask, _ in batch], found)
             return
         self._counts.computed(len(batch), ended - began)
         for (ask, k), one in zip(batch, found, strict=True):
@@ -174,13 +137,7 @@ class Batcher:
 
     # --- in the thread -----------------------------------------------------------------------------------------------
 
-    def _run(self, load: Callable[[], InferenceEngine], told: Callable[[Exception | None], None]) -> None:
-        try:
-            engine = self.engine = load()
-        except Exception as e:  # the event loop must learn of any failure
-            self._in_loop(told, e)
-            return
-        self._in_loop(told, None)
+    def _compute(self, engine: InferenceEngine) -> None:
         while (batch := self._take()) is not None:
             began = time.monotonic()
             classes: list[int] | RequestError
@@ -228,27 +185,3 @@ class Batcher:
         while self._queue and now - self._queue[0][0].at > self._limits.deadline:
             late.append(self._queue.popleft()[0])
         return late
-
-    def _in_loop(self, call: Callable[..., None], *args: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(call, *args)
-        except RuntimeError:  # the event loop has ended
-            self._over = True
-
-
-def model_error(e: Exception) -> RequestError:
-    """The error of a request whose computation failed."""
-    import torch
-
-    text = (str(e).splitlines() or [""])[0][:300]
-    if isinstance(e, torch.OutOfMemoryError):
-        return RequestError(f"out-of-memory: {text}", "out-of-memory", hint="use smaller batches, or fewer tenants")
-    return RequestError(f"the model failed: {type(e).__name__}: {text}", "model")
-
-
-def load_error(e: Exception) -> BenchError:
-    """The error if a workload cannot be loaded."""
-    if isinstance(e, BenchError):
-        return e
-    text = (str(e).splitlines() or [""])[0][:300]
-    return BenchError(f"cannot be loaded: {type(e).__name__}: {text}")

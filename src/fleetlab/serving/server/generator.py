@@ -1,21 +1,15 @@
-"""Generation of text: requests and one thread that runs the engine with continuous batching.
-
-The event loop adds requests and takes tokens; the thread admits, cancels and computes between two iterations. Every
-request ends once, with its last token or with an error.
-"""
+"""Generation of text: streams of tokens, which the compute thread admits and cancels between two iterations."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.serving.server.batcher import SWEEP, model_error
+from fleetlab.serving.server.compute import ComputeThread, Refusable, model_error
 from fleetlab.serving.server.counts import LatencyCounter, ServerCounts
 from fleetlab.serving.server.errors import RequestError, client_gone, malformed
 from fleetlab.serving.server.limits import ServerLimits
@@ -81,26 +75,15 @@ class GeneratorCounts:
                 self.tpot.add((stream.last - stream.first) / (stream.count - 1))
 
 
-class TokenGenerator:
-    """The requests and the thread of the engine."""
+class TokenGenerator(ComputeThread["DecodeEngine"]):
+    """The streams of tokens and the thread that runs the engine."""
 
     def __init__(self, limits: ServerLimits, counts: ServerCounts, loop: asyncio.AbstractEventLoop) -> None:
-        self._limits, self._counts, self._loop = limits, counts, loop
+        super().__init__(limits, counts, loop)
         self.tokens = GeneratorCounts()
         self._inbox: list[TokenStream] = []
         self._streams: dict[TokenStream, Generation] = {}  # written by the thread only
-        self._more = threading.Condition()
-        self._over = False
         self._since: float | None = None  # when the current iteration began
-        self.stuck = False
-        self.engine: DecodeEngine | None = None
-        self.thread: threading.Thread | None = None
-
-    def start(self, load: Callable[[], DecodeEngine], told: Callable[[Exception | None], None]) -> None:
-        """Load in the background; `told` is called in the event loop, with None once the model is warm."""
-        self.thread = threading.Thread(target=self._run, args=(load, told), name="compute", daemon=True)
-        self.thread.start()
-        self._loop.call_later(SWEEP, self._sweep)
 
     # --- in the event loop -------------------------------------------------------------------------------------------
 
@@ -133,12 +116,6 @@ class TokenGenerator:
         latency = {"ttft": t.ttft.about(), "tpot": t.tpot.about()}
         return self.load() | {"prompt_tokens": t.prompt_tokens, "generation_tokens": t.generation_tokens} | latency
 
-    def room_for(self, count: int) -> None:
-        """Raise an error if the queue has no room for so many requests."""
-        if len(self) + count > self._limits.queue:
-            msg = f"the queue is full: {len(self)} of {self._limits.queue} requests"
-            raise RequestError(msg, "queue-full", hint="retry later, at a lower rate")
-
     def put(self, prompt: NDArray[np.int64], max_tokens: int) -> TokenStream:
         """Queue a request."""
         assert self.engine is not None
@@ -153,36 +130,22 @@ class TokenGenerator:
             self._more.notify()
         return stream
 
-    def hurry(self) -> None:
-        """Nothing waits for company here."""
+    def _abandon(self) -> list[Refusable]:
+        left: list[Refusable] = [*self._inbox, *self._streams]
+        self._inbox.clear()
+        return left
 
-    def stop(self, why: RequestError) -> None:
-        """Fail the remaining requests and end the thread."""
-        with self._more:
-            left = [*self._inbox, *self._streams]
-            self._inbox.clear()
-            self._over = True
-            self._more.notify()
-        for stream in left:
-            stream.refuse(why)
-
-    def _sweep(self) -> None:
+    def _look_after(self, now: float) -> None:
         """Fail requests that waited too long for their first token, and all if an iteration hangs."""
-        if self._over:
-            return
-        now, since, limit = time.monotonic(), self._since, self._limits.deadline
-        dead = self.engine is not None and self.thread is not None and not self.thread.is_alive()
-        self.stuck = dead or (since is not None and now - since > limit)
+        since, limit = self._since, self._limits.deadline
+        self.stuck = self._died or (since is not None and now - since > limit)
         with self._more:
             here = [*self._inbox, *self._streams]
-        for stream in here:
-            if self.stuck:
-                msg = f"still computing after {limit:g} s"
-                stream.refuse(RequestError(msg, "stuck", hint="the model may hang: restart the server"))
-            elif stream.first is None and now - stream.at > limit:
-                msg = f"no token within {limit:g} s"
-                stream.refuse(RequestError(msg, "deadline", hint="the server is overloaded"))
-        self._loop.call_later(SWEEP, self._sweep)
+        late = [stream for stream in here if stream.first is None and now - stream.at > limit]
+        if self.stuck:
+            self._fail(here, self._hangs())
+        elif late:
+            self._fail(late, self._overloaded("no token within"))
 
     def _deliver(self, new: list[tuple[TokenStream, int]], began: float, ended: float) -> None:
         self._counts.computed(min(len(new), self._limits.batch), ended - began)
@@ -193,19 +156,9 @@ class TokenGenerator:
             if stream.over and stream.count == stream.max_tokens:
                 self.tokens.ended(stream)
 
-    def _fail(self, streams: list[TokenStream], why: RequestError) -> None:
-        for stream in streams:
-            stream.refuse(why)
-
     # --- in the thread -----------------------------------------------------------------------------------------------
 
-    def _run(self, load: Callable[[], DecodeEngine], told: Callable[[Exception | None], None]) -> None:
-        try:
-            engine = self.engine = load()
-        except Exception as e:  # the event loop must learn of any failure
-            self._in_loop(told, e)
-            return
-        self._in_loop(told, None)
+    def _compute(self, engine: DecodeEngine) -> None:
         while self._admit(engine):
             self._since = began = time.monotonic()
             try:
@@ -250,9 +203,3 @@ class TokenGenerator:
                 engine.cancel(one)
             self._streams.clear()
         self._in_loop(self._fail, streams, why)
-
-    def _in_loop(self, call: Callable[..., None], *args: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(call, *args)
-        except RuntimeError:  # the event loop has ended
-            self._over = True

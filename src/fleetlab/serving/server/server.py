@@ -150,7 +150,7 @@ class ServerRun:
 
     def _loaded(self, error: Exception | None) -> None:
         if error is not None:
-            from fleetlab.serving.server.batcher import load_error
+            from fleetlab.serving.server.compute import load_error
 
             self.failure = load_error(error)
             self._stop_requested.set()

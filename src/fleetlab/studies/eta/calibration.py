@@ -25,6 +25,8 @@ RECENT = 200  # earlier asks that count, the latest
 PRIOR = 20  # asks that count as if they had turned out as replays say: few others move quantiles little
 FARTHEST = 4.0  # spreads that a quantile is put from the median: on logarithms, more would be any time at all
 BEYOND = 4.0  # times the longest wait of the earlier asks, to which a quantile is put at most
+MOST_ALIKE = 0.9  # correlation of a miss and the next
+MEDIAN = 0.5
 OUTER = 0.75  # share of the misses below which the tail does not begin
 MIDDLE = len(LEVELS) // 2
 WANTED = np.array(LEVELS)
@@ -77,8 +79,9 @@ def correction(asks: Asks, at: float) -> Correction:
     middle, down, up = _spreads(asks.answer[earlier])
     waited = np.where(known, truth, at - asked)
     off = log_scale(waited) - middle
-    miss = np.append(off / np.where(off > 0, up, down), AS_SAID)
-    found = _quantiles(miss, np.append(known, np.ones(PRIOR, dtype=bool)), WANTED)
+    own = off / np.where(off > 0, up, down)
+    miss, is_known = np.append(own, AS_SAID), np.append(known, np.ones(PRIOR, dtype=bool))
+    found = _quantiles(miss, is_known, WANTED, PRIOR + independent(own))
     return Correction(np.clip(found, -FARTHEST, FARTHEST), len(earlier), BEYOND * float(waited.max()))
 
 
@@ -94,23 +97,43 @@ def _spreads(answer: Floats) -> tuple[Floats, Floats, Floats]:
     return middle, np.maximum(middle - low, FLOOR), np.maximum(high - middle, FLOOR)
 
 
-def _quantiles(miss: Floats, known: Bools, levels: Floats) -> Floats:
+def independent(miss: Floats) -> float:
+    """Return how many independent misses tell as much as these, which follow each other in time.
+
+    Asks of one busy day are missed alike: with a correlation r of each and the next, n of them are n (1 - r) / (1 + r)
+    (Bayley and Hammersley 1946, for a first-order process).
+
+    >>> independent(np.tile([1.0, -1.0], 50)), round(independent(np.repeat([1.0, -1.0, 1.0, -1.0], 25)), 1)
+    (100.0, 5.3)
+    """
+    near = np.tanh(miss)  # a single one far off would be all of the correlation
+    if len(near) < 3 or not near[1:].std() or not near[:-1].std():
+        return float(len(miss))
+    r = float(np.clip(np.corrcoef(near[1:], near[:-1])[0, 1], 0.0, MOST_ALIKE))
+    return len(miss) * (1 - r) / (1 + r)
+
+
+def _quantiles(miss: Floats, known: Bools, levels: Floats, count: float) -> Floats:
     """Return the misses that one more to come stays below with these probabilities; some are only known to be above.
 
-    Where there are too few for a rank, it is beyond all of them: as far as an exponential tail tells.
+    They tell as much as `count` independent ones. Where there are too few for a rank, it is beyond all of them: as far
+    as an exponential tail tells.
 
-    >>> _quantiles(np.arange(1.0, 40.0), np.ones(39, dtype=bool), np.array([0.1, 0.5, 0.975])).round(6).tolist()
+    >>> _quantiles(np.arange(1.0, 40.0), np.ones(39, dtype=bool), np.array([0.1, 0.5, 0.975]), 39).round(6).tolist()
     [4.0, 20.0, 39.0]
     """
     when, risk, deaths = product_limit(miss, known)
-    share = (1 - np.cumprod(1 - deaths / risk)) * len(miss) / (len(miss) + 1)  # one more is to come
-    found = np.interp(levels, share, when)  # ascending, as the levels are
-    above, below = levels > share[-1], levels < share[0]
-    if above.any():
-        found[above] = _beyond(miss, known, when[np.searchsorted(share, min(OUTER, share[-1]))], 1 - levels[above])
-    if below.any():
-        low = -miss[known]
-        found[below] = -_beyond(low, np.ones(len(low), dtype=bool), float(np.quantile(low, OUTER)), levels[below])
+    below = 1 - np.cumprod(1 - deaths / risk)
+    # One more is to come: it may be the lowest, or the highest.
+    high, low = below * count / (count + 1), (np.append(0.0, below[:-1]) * count + 1) / (count + 1)
+    up, down = np.interp(levels, high, when), np.interp(levels, low, when)
+    found = np.where(levels > MEDIAN, up, np.where(levels < MEDIAN, down, (up + down) / 2))
+    far, near = levels > high[-1], levels < low[0]
+    if far.any():
+        found[far] = _beyond(miss, known, when[np.searchsorted(high, min(OUTER, high[-1]))], 1 - levels[far])
+    if near.any():
+        lower = -miss[known]
+        found[near] = -_beyond(lower, np.ones(len(lower), dtype=bool), float(np.quantile(lower, OUTER)), levels[near])
     return np.asarray(np.maximum.accumulate(found))
 
 

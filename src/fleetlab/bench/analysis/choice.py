@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fleetlab.bench.advise.goals import GoalValues, best_first
 from fleetlab.bench.analysis.mixes import interval_columns
 from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.values import GoalValues, best_first
 from fleetlab.bench.analysis.wording import join_words, percent
 from fleetlab.stats import CONFIDENCE, Difference, Interval
 
 BETTER, SAME, UNKNOWN = "better", "no difference", "not known"
+MARGIN = 0.05  # relative difference that does not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class ModeChoice:
     values: dict[str, Interval]
     behind: dict[str, Difference]
     margin: float  # relative difference below which two modes are equivalent
+    no_noise: str = ""  # why the noise is not known, where it is not
 
     @property
     def best(self) -> str:
@@ -48,9 +50,7 @@ class ModeChoice:
 
     def ratio(self, mode: str) -> Interval:
         """By how much the best is better than a mode."""
-        d = self.behind[mode]
-        half = d.half(CONFIDENCE)
-        return Interval(*(math.exp(v) for v in (d.value, d.value - half, d.value + half)))
+        return ratio_interval(self.behind[mode])
 
     def blocks(self) -> int | None:
         """How many more blocks of each mode would decide; None if that cannot be told."""
@@ -65,15 +65,23 @@ class ModeChoice:
         """The decision in words."""
         best, others = mode_name(self.best), self.modes[1:]
         if self.verdict == UNKNOWN:
-            unsure = [mode_name(mode) for mode in others if self.verdict_on(mode) == UNKNOWN]
+            unsure = [mode for mode in others if self.verdict_on(mode) == UNKNOWN]
+            ahead = f"not known: {best} is ahead of {join_words([mode_name(mode) for mode in unsure])}"
+            if not all(self.behind[mode].freedom for mode in unsure):
+                return f"{ahead}, but {self.no_noise}; measure both in one plan, with blocks{self._shown()}"
             n = self.blocks()
             more = f"{n} more blocks of each in one plan would decide" if n else "measure both in one plan, with blocks"
-            return f"not known: {best} is ahead of {join_words(unsure)}, but not beyond the noise; {more}"
+            return f"{ahead}, but not beyond the noise; {more}{self._shown()}"
         if self.verdict == SAME:
             same = join_words([mode_name(mode) for mode in self.level])
             return f"no difference beyond {100 * self.margin:g} % between {same} (two one-sided tests)"
         gain = self.ratio(others[0])
         return f"{best}, by {percent(Interval(*(v - 1 for v in gain)))} over {mode_name(others[0])}"
+
+    def _shown(self) -> str:
+        """Than which modes the best is better, where others are not known."""
+        behind = [mode_name(mode) for mode in self.modes[1:] if self.verdict_on(mode) == BETTER]
+        return f". It is better than {join_words(behind)}" if behind else ""
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per mode."""
@@ -94,10 +102,17 @@ class ModeChoice:
         return rows
 
 
-def choose_mode(values: GoalValues, margin: float) -> ModeChoice | None:
+def ratio_interval(d: Difference) -> Interval:
+    """The ratio of which a difference is the log."""
+    half = d.half(CONFIDENCE)
+    return Interval(*(math.exp(v) for v in (d.value, d.value - half, d.value + half)))
+
+
+def choose_mode(values: GoalValues, margin: float = MARGIN) -> ModeChoice | None:
     """Rank the modes; None if there are fewer than two."""
     if len(values.modes) < 2:
         return None
     ranked = best_first(values, values.modes)
     behind = {mode: values.difference(ranked[0], mode) for mode in ranked[1:]}
-    return ModeChoice(tuple(ranked), {mode: values.value(mode) for mode in ranked}, behind, margin)
+    shown = {mode: values.value(mode) for mode in ranked}
+    return ModeChoice(tuple(ranked), shown, behind, margin, values.no_noise)

@@ -1,0 +1,119 @@
+"""Time to answer a cell of a notebook, by mode, relative to one user alone on the GPU.
+
+Kinds of cells differ by a factor of ten, so that each counts alike: the value is the geometric mean over kinds. Users
+of one seat run the same cells in every mode, so modes are compared user by user. Cells of one user are not independent:
+the user is the unit, and one user says nothing of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.folders import BASELINE
+from fleetlab.bench.analysis.suite_data import CellResult, mode_name
+from fleetlab.bench.analysis.users import notebook_table
+from fleetlab.bench.analysis.values import is_apart
+from fleetlab.bench.results.notebook import SHOWN
+from fleetlab.stats import Difference, Interval, mean_of_runs
+
+Logs = dict[str, float]  # kind of cell -> mean log of the seconds, of a training per step
+User = tuple[int, int]  # block, and copy of the tenant
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerValues:
+    """Times of a mix by mode and user, and those of one user alone."""
+
+    by: dict[str, dict[User, Logs]]
+    alone: Logs
+    no_noise: str = field(default="one user says nothing of how far users differ", init=False)
+
+    @property
+    def modes(self) -> list[str]:
+        """Modes that count."""
+        return [mode for mode in self.by if is_apart(mode)]
+
+    def value(self, mode: str) -> Interval:
+        """Times that of one user alone; without that, the mean in milliseconds. The interval is that between users."""
+        mean = mean_of_runs([_mean(logs, self.alone) for logs in self.by[mode].values()]).interval()
+        return Interval(*(math.exp(x) * (1.0 if self.alone else 1000.0) for x in mean))
+
+    def difference(self, one: str, other: str) -> Difference:
+        """User by user, over the kinds of cells that both have."""
+        same = [user for user in self.by[one] if user in self.by[other]]
+        logs = [_mean(self.by[other][user], self.by[one][user]) for user in same]
+        blocks = len({block for block, _ in same}) or 1
+        value = float(np.mean(logs)) if logs else 0.0
+        if len(logs) < 2:
+            return Difference(value, (0.0, 0.0), (1, 1), 0.0)
+        # A block has a user of each seat.
+        variance = float(np.var(logs, ddof=1)) * blocks / len(logs)
+        return Difference(value, (variance, 0.0), (blocks, 1), len(logs) - 1)
+
+    @property
+    def unit(self) -> str:
+        """Of the value."""
+        return "times one user alone" if self.alone else "ms"
+
+
+def _mean(logs: Logs, base: Logs) -> float:
+    """Mean over kinds of the log of a ratio; of the log itself if there is no base."""
+    return float(np.mean([logs[kind] - base.get(kind, 0.0) for kind in logs if kind in base or not base]))
+
+
+def answer_values(f: Findings, mix: str) -> AnswerValues:
+    """Those of a measured mix; no modes if it has no notebook."""
+    by: dict[str, dict[User, Logs]] = defaultdict(dict)
+    alone: dict[str, list[float]] = defaultdict(list)
+    for m in f.gathered.meetings:
+        for user, logs in _users(m):
+            if m.mix == mix:
+                by[m.mode][user] = logs
+            if m.mode == BASELINE and len(m.tenants) == 1:
+                for kind, log in logs.items():
+                    alone[kind].append(log)
+    return AnswerValues(dict(by), {kind: float(np.mean(logs)) for kind, logs in alone.items()})
+
+
+def _users(m: CellResult) -> Iterator[tuple[User, Logs]]:
+    for k, one in enumerate(t.about for t in m.tenants if "notebook" in t.about):
+        logs: dict[str, list[float]] = defaultdict(list)
+        for kind, size, seconds in one["notebook"]["cells"]:
+            logs[kind].append(math.log(max(seconds / size, 1e-9)))
+        if logs:
+            yield (m.block, one.get("copy", k)), {kind: float(np.mean(some)) for kind, some in logs.items()}
+
+
+COLUMNS = ("mode", "cell", "n", *SHOWN, "each_ms", "slowdown", "low", "high", "short")
+
+
+def answer_rows(f: Findings, mix: str) -> list[dict[str, object]]:
+    """P50 and P95 by kind of cell and mode, for a mix; without columns that would be empty."""
+    here = [m for m in f.gathered.meetings if m.mix == mix]
+    if not here:
+        return []
+    users = sum("notebook" in t.about for t in here[0].tenants)
+    modes = {m.mode for m in here}
+    rows = notebook_table(f.gathered, mix).iter_rows(named=True)
+    found = [row for row in rows if row["mode"] in modes and row["users"] == users and is_apart(row["mode"])]
+    known = [column for column in COLUMNS if any(row[column] is not None for row in found)]
+    return [{column: row[column] for column in known} for row in found]
+
+
+def answer_sentences(rows: list[dict[str, object]]) -> list[str]:
+    """The median of each kind of cell, by mode."""
+    kinds = list(dict.fromkeys(str(row["cell"]) for row in rows))
+    modes = list(dict.fromkeys(str(row["mode"]) for row in rows))
+    parts = []
+    for mode in modes:
+        by = {row["cell"]: row.get("p50_ms") for row in rows if row["mode"] == mode}
+        known = [f"{kind} {by[kind]:,.3g}" for kind in kinds if isinstance(by.get(kind), float)]
+        if known:
+            parts.append(f"{mode_name(mode)}: {', '.join(known)}")
+    return [f"Median ms to answer, by kind of cell, {'; '.join(parts)}."] if parts else []

@@ -1,0 +1,104 @@
+"""Goodput of language-model servers by mode: requests per second within the goals of TTFT and time per token.
+
+A request that the end of the window cut off while it met the goals is undecided, and left out of the share. Two modes
+are compared by the log of the ratio of their shares (Katz et al., Biometrics 34, 1978), with half a hit added, as a
+share may be 0. Requests of one queue wait alike, so counts are those of the effective sample.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.suite_data import CellResult, mode_name
+from fleetlab.bench.analysis.values import NORMAL, is_apart
+from fleetlab.bench.analysis.wording import join_words
+from fleetlab.bench.results.cells import Cell
+from fleetlab.bench.results.llm import ServedWindows, served_windows
+from fleetlab.stats import Difference, Interval, log_share
+
+
+@dataclass(frozen=True, slots=True)
+class ModeGoodput:
+    """The servers of a mix in one mode, over all blocks."""
+
+    cells: list[CellResult]
+    windows: ServedWindows
+
+    @property
+    def offered(self) -> float:
+        """Requests per second of all servers together."""
+        each = [one["llm"] for one in _servers(self.cells)]
+        return float(sum(len(llm["requests"]) / llm["seconds"] for llm in each)) / len(self.cells)
+
+    def per_second(self, share: float) -> float:
+        """Requests per second that are such a share."""
+        return share * self.offered
+
+
+@dataclass(frozen=True, slots=True)
+class GoodputValues:
+    """Goodput of a mix by mode; only of modes whose generator was on time."""
+
+    by: dict[str, ModeGoodput]
+    no_noise: str = field(default="too few requests were measured", init=False)
+
+    @property
+    def modes(self) -> list[str]:
+        """Modes that count."""
+        return [mode for mode, one in self.by.items() if is_apart(mode) and one.windows.on_time]
+
+    def value(self, mode: str) -> Interval:
+        """Requests per second within the goals."""
+        one = self.by[mode]
+        return Interval(*(one.per_second(share) for share in one.windows.share))
+
+    def difference(self, one: str, other: str) -> Difference:
+        """Of the logs of both shares."""
+        logs = [log_share(*self.by[mode].windows.effective) for mode in (one, other)]
+        blocks = (len(self.by[one].cells), len(self.by[other].cells))
+        offered = math.log(self.by[one].offered / self.by[other].offered)
+        value = logs[0].value - logs[1].value + offered
+        variances = (logs[0].variance * blocks[0], logs[1].variance * blocks[1])
+        return Difference(value, variances, blocks, NORMAL)
+
+    def sentences(self, best: str) -> list[str]:
+        """Goals and shares; what cut-off requests may change; and modes that are left out."""
+        shares = [f"{mode_name(mode)} {_share(self.by[mode].windows)}" for mode in self.modes]
+        goals = self.by[best].windows.goals
+        within = f"a first token within {1000 * goals['ttft']:g} ms and {1000 * goals['tpot']:g} ms per token"
+        said = [f"Share of requests with {within}: {join_words(shares)}."]
+        if changed := self._other_order(best):
+            said.append(changed)
+        if late := [mode_name(mode) for mode, one in self.by.items() if is_apart(mode) and not one.windows.on_time]:
+            said.append(f"Not compared, because the generator of requests was late: {join_words(late)}.")
+        return said
+
+    def _other_order(self, best: str) -> str:
+        """Whether another mode would be best if requests that the window cut off had all missed, or met, the goals."""
+        for count, words in (("least", "missed"), ("most", "met")):
+            by = {mode: self.by[mode].per_second(getattr(self.by[mode].windows, count)) for mode in self.modes}
+            if by and (first := max(by, key=lambda mode: by[mode])) != best and by[first] > by[best]:
+                why = f"If all requests that the end of the window cut off had {words} the goals"
+                return f"{why}, {mode_name(first)} would be ahead: {by[first]:.1f} against {by[best]:.1f} per second."
+        return ""
+
+
+def _share(windows: ServedWindows) -> str:
+    value, low, high = windows.share
+    cut = f"; {windows.least:.2f} to {windows.most:.2f} with those cut off" if windows.most > windows.least else ""
+    return f"{value:.2f} ({low:.2f} to {high:.2f}{cut})"
+
+
+def goodput_values(f: Findings, mix: str, goals: dict[str, float] | None) -> GoodputValues:
+    """Those of a measured mix; no modes if it has no server of a language model."""
+    by: dict[str, list[CellResult]] = {}
+    for m in f.gathered.meetings:
+        if m.mix == mix and _servers([m]):
+            by.setdefault(m.mode, []).append(m)
+    return GoodputValues({mode: ModeGoodput(some, served_windows(_servers(some), goals)) for mode, some in by.items()})
+
+
+def _servers(cells: list[CellResult]) -> list[Cell]:
+    return [t.about for m in cells for t in m.tenants if "llm" in t.about]

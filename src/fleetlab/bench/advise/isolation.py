@@ -1,0 +1,96 @@
+"""The mode that isolates tenants the most: by what modes guarantee, and among equals by what probes found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from fleetlab.bench.advise.goals import GOALS
+from fleetlab.bench.advise.guarantees import (
+    GUARANTEES,
+    ONE_PROCESS,
+    guaranteed,
+    isolation_order,
+    probe_score,
+)
+from fleetlab.bench.advise.mig_layout import has_profiles, layout_sentence
+from fleetlab.bench.advise.mix import AskedMix, mix_modes
+from fleetlab.bench.advise.settings import mig_layout
+from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.wording import capital, join_words, number
+from fleetlab.core import DeviceError
+from fleetlab.stats import Interval
+
+Probed = Sequence[dict[str, Any]]  # rows of the probes: mode, guarantee, verdict, and what was found
+Made = tuple[tuple[str, str], list[str], dict[str, pl.DataFrame], str]  # mode and verdict, sentences, tables, unit
+
+
+def isolation(f: Findings, asked: AskedMix, probed: Probed) -> Made:
+    """By guarantee; the progress of the slowest tenant says what a neighbor took, as measured."""
+    measured, layout = mix_modes(f, asked), mig_layout(f, asked.names)
+    # A GPU of which no profiles are known may have MIG; one whose profiles do not hold the mix has no use of it.
+    apart = [] if isinstance(layout, str) and has_profiles(f.gathered.gpu_name) else ["mig"]
+    modes = sorted({*measured, *apart}, key=lambda mode: (*isolation_order(probed, mode), mode_order(mode)))
+    known = _slowest(f, asked)
+    best = modes[0]
+    said = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEES)}; it is "
+    answers = [
+        f"{asked.words}, isolation: {said}{'measured' if best in measured else 'not measured'} here.",
+        *([layout_sentence(layout, asked.names)] if best == "mig" or not apart else []),
+        _of_measured([mode for mode in modes if mode in measured], probed),
+        *(_left(known) if known else []),
+        "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
+        *_faults(probed),
+    ]
+    frame = pl.DataFrame([_row(mode, known, probed) for mode in modes], infer_schema_length=None)
+    return (best, "by guarantee"), answers, {"choice": frame}, GOALS["worst"].unit
+
+
+def _slowest(f: Findings, asked: AskedMix) -> dict[str, Interval]:
+    """Progress of the slowest tenant by mode; nothing if it was not measured."""
+    try:
+        values = GOALS["worst"].values(f, asked)
+    except DeviceError:
+        return {}
+    return {mode: values.value(mode) for mode in values.modes}
+
+
+def _row(mode: str, known: dict[str, Interval], probed: Probed) -> dict[str, Any]:
+    score = probe_score(probed, mode)
+    row: dict[str, Any] = {"mode": mode, "guarantees": guaranteed(mode)}
+    row |= {"probes_kept": score and score.kept, "probes": score and score.of} if probed else {}
+    return row | dict(zip(("value", "value_low", "value_high"), known.get(mode, (None, None, None)), strict=True))
+
+
+def _of_measured(modes: list[str], probed: Probed) -> str:
+    """Which of the measured modes guarantee the most; among equals the order of what the probes found kept."""
+    most = guaranteed(modes[0])
+    first = [mode for mode in modes if guaranteed(mode) == most]
+    scores = {mode: score for mode in first if (score := probe_score(probed, mode))}
+    if len(first) == 1:
+        return f"Of the measured modes {mode_name(first[0])} guarantees the most, {most} of {len(GUARANTEES)}."
+    said = f"{join_words([mode_name(mode) for mode in first])} guarantee the most, {most} of {len(GUARANTEES)} each"
+    if len(scores) < 2:
+        return f"Of the measured modes {said}."
+    parts = [f"{mode_name(mode)} kept {score.kept} of {score.of}" for mode, score in scores.items()]
+    top = [mode for mode in scores if isolation_order(probed, mode) == isolation_order(probed, next(iter(scores)))]
+    ahead = (
+        f"{mode_name(top[0])} comes first" if len(top) == 1 else f"{join_words(list(map(mode_name, top)))} are equal"
+    )
+    return f"Of the measured modes {said}. By the probes of this folder {ahead}: {join_words(parts)}."
+
+
+def _left(known: dict[str, Interval]) -> list[str]:
+    parts = [f"{number(x)} under {mode_name(mode)}" for mode, x in known.items()]
+    return [f"The slowest tenant kept of its speed alone {join_words(parts)}."]
+
+
+def _faults(probed: Probed) -> list[str]:
+    """What faults of a tenant did to its neighbor, in modes of processes."""
+    faults = [row for row in probed if row["guarantee"] == "fault isolation" and row["mode"] not in ONE_PROCESS]
+    said = [capital(f"{mode_name(row['mode'])}: {row['found']}") for row in faults]
+    return [f"Faults of a tenant in the probes of this folder. {'. '.join(said)}."] if said else []

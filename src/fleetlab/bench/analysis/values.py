@@ -1,0 +1,107 @@
+"""Values of a goal by mode, and the difference between two modes: what modes are chosen by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleetlab.bench.analysis.noise import Measure, Noise
+from fleetlab.bench.analysis.serving import ServedTenant
+from fleetlab.stats import Difference, Interval, student_quantile
+
+NORMAL = 1_000_000  # degrees of freedom of a quantile or a share of very many requests
+
+
+def is_apart(mode: str) -> bool:
+    """Whether tenants are processes of their own, as on a cluster."""
+    return not mode.startswith("one-process")
+
+
+class GoalValues(Protocol):
+    """Values of a goal by mode, for one mix or several."""
+
+    @property
+    def modes(self) -> list[str]:
+        """Modes that are compared: of processes, not of streams in one process."""
+
+    @property
+    def no_noise(self) -> str:
+        """Why the noise of a difference is not known, where it is not."""
+
+    def value(self, mode: str) -> Interval:
+        """The value that is shown."""
+
+    def difference(self, one: str, other: str) -> Difference:
+        """Log of the ratio of two modes; above 0 if the first is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureValues:
+    """A measure of mixes in closed loops."""
+
+    measure: Measure
+    mixes: tuple[str, ...]
+    high: bool
+    one: Callable[[str, str], Interval]  # value of a mode and a single mix, with all of its uncertainty
+    inverse: bool = False  # show 1 / value
+    no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice"
+
+    @property
+    def modes(self) -> list[str]:
+        """Modes in which all of the mixes were measured."""
+        known = [set(self.measure.modes(mix)) for mix in self.mixes]
+        return [mode for mode in self.measure.modes() if is_apart(mode) and all(mode in modes for modes in known)]
+
+    def value(self, mode: str) -> Interval:
+        """Of the mix, or the mean of several."""
+        x = self.one(mode, self.mixes[0]) if len(self.mixes) == 1 else self.measure.mean_of(mode, self.mixes)
+        return Interval(1 / x.value, 1 / x.high, 1 / x.low) if self.inverse else x
+
+    def difference(self, one: str, other: str) -> Difference:
+        """Of one mix by the noise between like blocks, of three and more by that between mixes."""
+        return self.measure.difference(self.mixes, *((one, other) if self.high else (other, one)))
+
+
+@dataclass(frozen=True, slots=True)
+class ServedValues:
+    """P99 of requests on a schedule; only of modes whose generator was on time."""
+
+    served: dict[str, ServedTenant]
+    noise: Noise
+    no_noise: str = "the P99 has no interval: how requests wait in groups was not recorded, or these are too few"
+
+    @property
+    def modes(self) -> list[str]:
+        """Modes with a known P99."""
+        return [mode for mode, s in self.served.items() if is_apart(mode) and s.valid and s.at(0.99)]
+
+    def value(self, mode: str) -> Interval:
+        """P99 in milliseconds."""
+        tail = self.served[mode].at(0.99)
+        assert tail is not None
+        return Interval(*(1000 * v for v in tail))
+
+    def difference(self, one: str, other: str) -> Difference:
+        """From the intervals of both quantiles, and the noise between runs if they are of different ones."""
+        tails = [self.value(mode) for mode in (one, other)]
+        value = math.log(tails[1].value / tails[0].value)
+        # What could close the gap: a higher quantile of the better mode, a lower one of the other.
+        better, worse = tails if value >= 0 else tails[::-1]
+        ends = [better.high / better.value, worse.value / worse.low]
+        if not all(map(math.isfinite, ends)):
+            return Difference(value, (0.0, 0.0), (1, 1), 0.0)
+        wide = student_quantile(0.975, NORMAL)
+        errors = [math.log(end) / wide for end in (ends if value >= 0 else ends[::-1])]
+        counts = (self.served[one].blocks, self.served[other].blocks)
+        variances = (errors[0] ** 2 * counts[0], errors[1] ** 2 * counts[1])
+        fixed = 0.0 if self.served[one].suites & self.served[other].suites else 2 * self.noise.again[False].variance
+        return Difference(value, variances, counts, NORMAL, fixed)
+
+
+def best_first(values: GoalValues, modes: Sequence[str]) -> list[str]:
+    """Modes in order of a goal."""
+    ranked = list(modes)
+    ranked.sort(key=lambda mode: -values.difference(mode, modes[0]).value)
+    return ranked

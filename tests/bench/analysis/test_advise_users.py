@@ -1,0 +1,224 @@
+"""Advice for servers of language models and for notebooks: by hand, and from the cells of the H200."""
+
+import gzip
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fleetlab.bench.advise import advise
+from fleetlab.core import DeviceError
+from fleetlab.devices.errors import BenchError
+
+HALF_AND_MOST = {"time-slicing": (100, 100), "mps": (180, 20)}  # requests within the goals, and others
+MEASURED = Path(__file__).parents[3] / "docs" / "measurements"
+
+
+def server(made, good, missed, *, cut=0, seconds=10.0, lag=1e-5):
+    """A server with so many requests within 200 ms and 25 ms per token, so many that are late, and so many cut off."""
+    met, late, open_ = [9, 11, 11, 0.1, 0.2], [9, 11, 11, 0.5, 0.6], [9, 11, 5, 0.1, 0.14]
+    # In turns, so that requests do not wait in groups.
+    rows = sorted([(k / good, met) for k in range(good)] + [(k / missed, late) for k in range(missed)])
+    requests = [row for _, row in rows] + [open_] * cut
+    llm = {"goals": {"ttft": 0.2, "tpot": 0.025}, "kv_tokens": 100, "kv_most": 50, "seconds": seconds, "refused": 0}
+    llm |= {"requests": requests, "itl": {"gaps": [], "counts": []}, "running": 1.0, "waiting_most": 0}
+    return made.tenant("chat", 100.0, offered=len(requests), lag=lag, unit="token") | {"llm": llm}
+
+
+def chats(made, path, by, **more):
+    cells = []
+    for mode, (good, missed) in by.items():
+        cells.append(made.cell([made.tenant("train", 100.0)], mode=mode))
+        cells.append(made.cell([server(made, good, missed, **more), made.tenant("train", 60.0)], mode=mode))
+    return made.suite(path, cells, tenants={"chat": {"work": "llm-serve"}, "train": {"work": "resnet-train"}})
+
+
+def test_goodput_is_requests_per_second_within_the_goals(tmp_path, made):
+    """Of 200 requests in 10 s, 180 and 100 meet the goals: 18 and 10 per second."""
+    found = advise(chats(made, tmp_path, HALF_AND_MOST), mix="chat, train", goal="goodput")
+    assert (found.mode, found.verdict) == ("mps", "better")
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([18.0, 10.0])
+
+
+def test_the_margin_of_goodput_is_that_of_the_ratio_of_shares(tmp_path, made):
+    """Katz' interval of 180/200 over 100/200, with half a hit added to each."""
+    found = advise(chats(made, tmp_path, HALF_AND_MOST), mix="chat, train", goal="goodput")
+    ahead = found.tables()["choice"].row(1, named=True)
+    error = math.sqrt(1 / 180.5 + 1 / 100.5 - 2 / 200.5)
+    ends = [180.5 / 100.5 * math.exp(z * error) - 1 for z in (-1.96, 1.96)]
+    assert (ahead["best_ahead_by_low"], ahead["best_ahead_by_high"]) == pytest.approx(ends, rel=1e-3)
+
+
+def test_other_goals_change_the_answer(tmp_path, made):
+    """A first token after 500 ms is within 600 ms: then all requests are good in both modes."""
+    folder = chats(made, tmp_path, HALF_AND_MOST)
+    loose = advise(folder, mix="chat, train", goal="goodput", goodput="ttft:600")
+    assert (loose.verdict, loose.tables()["choice"]["value"].to_list()) == ("no difference", [20.0, 20.0])
+
+
+def test_twice_the_goals_that_change_the_mode_are_a_flip(tmp_path, made):
+    """Late requests have a first token after 500 ms; goals of 400 ms leave them out, so the order stays."""
+    found = advise(chats(made, tmp_path, HALF_AND_MOST), mix="chat, train", goal="goodput")
+    (row,) = [r for r in found.tables()["flips"].iter_rows(named=True) if "400 ms" in r["changed"]]
+    assert (row["best"], row["flips"]) == ("mps", False)
+
+
+def test_a_generator_that_was_late_is_not_compared_and_said(tmp_path, made):
+    cells = []
+    for mode, lag in (("time-slicing", 0.01), ("mps", 1e-5), ("mps", 1e-5)):
+        cells.append(made.cell([server(made, 100, 100, lag=lag), made.tenant("train", 60.0)], mode=mode))
+    cells.append(made.cell([server(made, 100, 100), made.tenant("train@50", 60.0)], mode="mps"))
+    found = advise(made.suite(tmp_path, cells), mix="chat, train", goal="goodput")
+    assert set(found.tables()["choice"]["mode"]) == {"mps", "mps@50"}
+    assert "Not compared, because the generator of requests was late: time slicing." in found.findings
+
+
+def test_requests_that_were_cut_off_may_change_the_order_and_that_is_said(tmp_path, made):
+    """20 of 40 met the goals and 60 were cut off: 0.5, at most 0.8; of the other mode 0.7."""
+    cells = [
+        made.cell([server(made, 20, 20, cut=60), made.tenant("train", 60.0)], mode="time-slicing"),
+        made.cell([server(made, 70, 30), made.tenant("train", 60.0)], mode="mps"),
+    ]
+    found = advise(made.suite(tmp_path, cells), mix="chat, train", goal="goodput")
+    assert any("had met the goals, time slicing would be ahead" in s for s in found.findings)
+
+
+def test_what_the_training_keeps_is_told_beside(tmp_path, made):
+    found = advise(chats(made, tmp_path, HALF_AND_MOST), mix="chat, train", goal="goodput")
+    assert found.tables()["beside"]["value"].to_list() == pytest.approx([0.6, 0.6])
+    assert any(s.startswith("Meanwhile train keeps, of its speed alone: 0.60") for s in found.findings)
+
+
+def test_a_mix_without_a_server_of_a_language_model_has_no_goodput(tmp_path, made):
+    folder = made.pairs(tmp_path, {mode: {("serve", "train"): (0.5, 0.5)} for mode in ("time-slicing", "mps")})
+    with pytest.raises(DeviceError, match="none was measured in this mix"):
+        advise(folder, mix="serve, train", goal="goodput")
+    with pytest.raises(DeviceError, match="time to answer is that of notebooks"):
+        advise(folder, mix="serve, train", goal="answer")
+
+
+def test_goals_that_are_none_are_told(tmp_path, made):
+    folder = chats(made, tmp_path, HALF_AND_MOST)
+    with pytest.raises(BenchError, match="not a goal: `e2el:200`"):
+        advise(folder, mix="chat, train", goal="goodput", goodput="e2el:200")
+
+
+# --- notebooks --------------------------------------------------------------------------------------------------------
+
+
+def user(made, copy, times):
+    """A user with cells of each kind that take so long; of a training per step, of ten."""
+    cells = [[kind, 10 if kind == "train" else 1, (10 if kind == "train" else 1) * s] for kind, s in times.items()]
+    return made.tenant("notebook", 2.0) | {"copy": copy, "notebook": {"cells": cells * 5, "pace": 1200.0}}
+
+
+def users(made, path, by):
+    """One user alone with cells of 1 s, and two users with cells of so many seconds in each mode."""
+    alone = {"load": 1.0, "train": 1.0}
+    cells = [made.cell([user(made, 0, alone)])]
+    cells += [made.cell([user(made, k, times) for k, times in enumerate(two)], mode=mode) for mode, two in by.items()]
+    return made.suite(path, cells, tenants={"notebook": {"work": "notebook"}})
+
+
+def test_time_to_answer_is_relative_to_one_user_alone_and_each_kind_counts_alike(tmp_path, made):
+    """The first user waits 2 and 8 times as long by turns: 4 on the mean, as the second does."""
+    slow, fast = {"load": 2.0, "train": 8.0}, {"load": 2.0, "train": 2.0}
+    folder = users(made, tmp_path, {"time-slicing": (slow, {"load": 4.0, "train": 4.0}), "mps": (fast, fast)})
+    found = advise(folder, mix="2 notebook", goal="answer")
+    assert found.mode == "mps"
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([2.0, 4.0])
+
+
+def test_users_are_compared_with_themselves(tmp_path, made):
+    """Users differ by a factor of three, but each waits exactly twice as long by turns."""
+    one, other = {"load": 1.0, "train": 1.0}, {"load": 3.0, "train": 3.1}
+    by = {"mps": (one, other), "time-slicing": tuple({k: 2 * s for k, s in u.items()} for u in (one, other))}
+    found = advise(users(made, tmp_path, by), mix="2 notebook", goal="answer")
+    row = found.tables()["choice"].row(1, named=True)
+    assert found.verdict == "better"
+    assert (row["best_ahead_by_low"], row["best_ahead_by_high"]) == pytest.approx((1.0, 1.0))
+
+
+def test_one_user_says_nothing_of_the_noise(tmp_path, made):
+    cells = [
+        made.cell([user(made, 0, {"load": 1.0}), made.tenant("train", 50.0)], mode=m) for m in ("time-slicing", "mps")
+    ]
+    found = advise(made.suite(tmp_path, cells), mix="notebook, train", goal="answer")
+    assert found.verdict == "not known"
+    assert "one user says nothing" in found.findings[0]
+
+
+# --- the measured H200, computed again from the raw cells -------------------------------------------------------------
+
+
+def raw(name):
+    lines = gzip.decompress((MEASURED / name / "cells.jsonl.gz").read_bytes()).decode().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def within(request):
+    """True or False, or None if it was cut off while it met the goals of 200 ms and 25 ms per token."""
+    _, output, got, first, last = request
+    if first is None or first > 0.2 or (got > 1 and (last - first) / (got - 1) > 0.025):
+        return False
+    return True if got >= output else None
+
+
+@pytest.mark.parametrize(
+    ("mix", "tenants", "best"),
+    [
+        ("2 llm-serve", ["llm-serve"] * 2, "mps"),
+        ("4 llm-serve", ["llm-serve"] * 4, "mps@25"),
+        ("bert-train, llm-serve", ["bert-train", "llm-serve"], "mps"),
+        ("llm-serve, resnet-train", ["llm-serve", "resnet-train"], "mps@50"),
+    ],
+)
+def test_goodput_on_the_h200_is_that_of_its_raw_requests(mix, tenants, best):
+    found = advise(MEASURED / "h200-llm", mix=mix, goal="goodput")
+    by = {}
+    for cell in raw("h200-llm"):
+        if sorted(t["tenant"] for t in cell["tenants"]) == tenants:
+            servers = [t["llm"] for t in cell["tenants"] if "llm" in t]
+            seats = {t["seat"].partition("@")[2] for t in cell["tenants"]}
+            judged = [within(request) for llm in servers for request in llm["requests"]]
+            known = [x for x in judged if x is not None]
+            offered = sum(len(llm["requests"]) / llm["seconds"] for llm in servers)
+            by[cell["mode"] + "".join(f"@{s}" for s in seats if s)] = offered * sum(known) / len(known)
+    assert found.mode == best
+    shown = dict(found.tables()["choice"].select("mode", "value").rows())
+    assert shown == pytest.approx({mode: by[mode] for mode in shown})
+
+
+def test_time_to_answer_on_the_h200_is_that_of_its_raw_cells():
+    def logs(cell):
+        by = defaultdict(list)
+        for one in cell["tenants"]:
+            each = defaultdict(list)
+            for kind, size, seconds in one.get("notebook", {"cells": []})["cells"]:
+                each[kind].append(math.log(seconds / size))
+            for kind, some in each.items():
+                by[one.get("copy"), one["tenant"]].append((kind, sum(some) / len(some)))
+        return {user: dict(kinds) for user, kinds in by.items()}
+
+    cells = {(c["mode"], tuple(sorted(t["tenant"] for t in c["tenants"]))): c for c in raw("h200-notebook")}
+    (alone,) = logs(cells["time-slicing", ("notebook",)]).values()
+    mix = ("notebook",) * 4 + ("resnet-train",)
+    expected = {}
+    for mode in ("time-slicing", "mps"):
+        each = [sum(v - alone[k] for k, v in kinds.items()) / len(kinds) for kinds in logs(cells[mode, mix]).values()]
+        expected[mode] = math.exp(sum(each) / len(each))
+    found = advise(MEASURED / "h200-notebook", mix="4 notebook, resnet-train", goal="answer")
+    assert dict(found.tables()["choice"].select("mode", "value").rows()) == pytest.approx(expected)
+    assert (found.mode, found.verdict) == ("mps", "better")
+
+
+def test_servers_and_notebooks_together_are_told_by_either_goal():
+    folder = MEASURED / "h200-notebook"
+    chat = advise(folder, mix="4 notebook, llm-serve", goal="goodput")
+    notebook = advise(folder, mix="4 notebook, llm-serve", goal="answer")
+    assert set(chat.tables()["beside"]["tenant"]) == {"notebook"}
+    assert set(notebook.tables()["beside"]["tenant"]) == {"llm-serve"}
+    assert notebook.tables()["answers"].filter(pl.col("cell") == "explore").height == 2
