@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test validate realtest realtest-kubernetes check browser bench pictures clean
+.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench pictures clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
@@ -35,6 +35,10 @@ realtest: .venv/.dev
 # The same pods to a real kube-scheduler, and every decision checked; needs etcd, kube-apiserver and kube-scheduler.
 realtest-kubernetes: .venv/.dev
 	PROFILE=$(PROFILE) PODS=$(PODS) $(BIN)/python -m pytest -m kubernetes -s tests/realtest
+
+# `fleetlab watch` beside a real Slurm and a real API server, killed again and again; needs what the two above need.
+realtest-watch: .venv/.dev
+	$(BIN)/python -m pytest -m "slurm or kubernetes" -s tests/realtest/test_watch_slurm.py tests/realtest/test_watch_kubernetes.py
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fleetlab.describe import describe as describe
     from fleetlab.forecast import check_forecaster as check_forecaster
     from fleetlab.forecast import forecast as forecast
+    from fleetlab.live.watch import watch as watch
     from fleetlab.plan import defragment as defragment
     from fleetlab.plan import plan as plan
     from fleetlab.queueing import model as model

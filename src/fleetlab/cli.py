@@ -14,7 +14,21 @@ from typing import Literal
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
-from fleetlab.commands import demand, describe, doctor, eta, explain, pages, plan, simulate, sweep, theory, traces, tune
+from fleetlab.commands import (
+    demand,
+    describe,
+    doctor,
+    eta,
+    explain,
+    pages,
+    plan,
+    simulate,
+    sweep,
+    theory,
+    traces,
+    tune,
+    watch,
+)
 from fleetlab.commands.bench import bench
 from fleetlab.commands.share import share
 from fleetlab.commands.words import examples, open_desk, shown_default, version, whole_numbers
@@ -36,7 +50,7 @@ app = App(
 )
 app.command(bench)
 app.command(share)
-for room in (sweep, traces, describe, explain, simulate, eta, demand, theory, plan, tune, pages, doctor):
+for room in (sweep, traces, describe, explain, simulate, eta, demand, theory, plan, tune, watch, pages, doctor):
     open_desk(app, room.desk)
 
 

@@ -1,6 +1,5 @@
 """What the manifests say, done on the CPU: the same arguments, the probes' addresses, and every metric that is used."""
 
-import json
 import re
 import signal
 import subprocess
@@ -9,15 +8,13 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
+from tests.deploy.boards import check_panels, expressions, used
 
 pytest.importorskip("yaml")
 pytest.importorskip("torch")
 pytest.importorskip("prometheus_client")
 # Labels that Prometheus adds to what it scrapes; `le` is of every histogram.
 ADDED = {"namespace", "pod", "le"}
-WORDS = re.compile(r'"[^"]*"|\$\w+')
-# What PromQL itself has, of what is used.
-LANGUAGE = {"sum", "by", "rate", "histogram_quantile", "label_values", "e6"}
 
 
 def args(all_, name):
@@ -141,27 +138,6 @@ def test_a_wrong_argument_would_be_seen():
 # --- metrics ---------------------------------------------------------------------------------------------------------
 
 
-def used(expression):
-    """Metrics and labels that an expression names."""
-    plain = WORDS.sub("", re.sub(r"\[.*?\]", "", expression))
-    braces = re.findall(r"(\w+)\s*=~?", " ".join(re.findall(r"\{(.*?)\}", plain)))
-    grouped = re.findall(r"\w+", " ".join(re.findall(r"by \((.*?)\)", plain)))
-    bare = re.sub(r"\{.*?\}|by \(.*?\)", "", plain)
-    if asked := re.fullmatch(r"label_values\((\w+), (\w+)\)", expression):
-        return {asked[1]}, {asked[2]}
-    return set(re.findall(r"[A-Za-z_]\w*", bare)) - LANGUAGE, set(braces) | set(grouped)
-
-
-def expressions(deploy):
-    board = json.loads((deploy / "grafana" / "fleetlab.json").read_text("utf-8"))
-    for panel in board["panels"]:
-        for target in panel.get("targets", []):
-            yield target["expr"], set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-    for variable in board["templating"]["list"]:
-        if variable["type"] == "query":
-            yield variable["definition"], set()
-
-
 def test_the_words_of_an_expression_are_found():
     said = 'sum by (le, pod) (rate(a_bucket{namespace=~"$n"}[$__rate_interval])) / 2'
     assert used(said) == ({"a_bucket"}, {"le", "pod", "namespace"})
@@ -171,7 +147,7 @@ def test_the_words_of_an_expression_are_found():
 def test_the_dashboard_shows_what_is_really_exported(deploy, scraped):
     names, labels = scraped
     seen = set()
-    for expression, legend in expressions(deploy):
+    for expression, legend in expressions(deploy / "grafana" / "fleetlab.json"):
         metrics, wanted = used(expression)
         assert metrics, expression
         assert metrics <= names, expression
@@ -204,12 +180,4 @@ def test_metrics_are_scraped_where_they_are(rendered, server, monitor):
 
 
 def test_panels_do_not_lie_on_each_other(deploy):
-    board = json.loads((deploy / "grafana" / "fleetlab.json").read_text("utf-8"))
-    taken = set()
-    for panel in board["panels"]:
-        at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert at["x"] + at["w"] <= 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    check_panels(deploy / "grafana" / "fleetlab.json")

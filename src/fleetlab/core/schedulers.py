@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from fleetlab.core.kai import Kai
 from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.names import lookup
 from fleetlab.core.slurm import Slurm
+from fleetlab.core.volcano import Volcano
 
-Scheduler: TypeAlias = Slurm | KubeScheduler | Kueue
-KINDS: dict[str, type[Slurm] | type[KubeScheduler] | type[Kueue]] = {
-    one.kind: one for one in (Slurm, KubeScheduler, Kueue)
+Scheduler: TypeAlias = Slurm | KubeScheduler | Kueue | Volcano | Kai
+KINDS: dict[str, type[Slurm] | type[KubeScheduler] | type[Kueue] | type[Volcano] | type[Kai]] = {
+    one.kind: one for one in (Slurm, KubeScheduler, Kueue, Volcano, Kai)
 }
-NAMED = (KubeScheduler.kind,)  # whose defaults are a scheduler: a word is enough
+NAMED = (KubeScheduler.kind, Volcano.kind, Kai.kind)  # whose defaults are a scheduler: a word is enough
 
 
 def scheduler_values(scheduler: Scheduler) -> dict[str, Any]:

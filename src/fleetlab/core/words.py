@@ -414,10 +414,10 @@ WORDS: dict[str, Word] = {
              _choices("Queue order", ORDERS, "fifo", "; or MODULE:NAME of your own"), _ranking(ORDERS), ORDERS),
         Word("scheduler", "policy", None,
              "A scheduler with rules of its own in place of an order and a backfill: site (as the trace's cluster is "
-             "configured), kubernetes (kube-scheduler's defaults), a slurm.conf, a KubeSchedulerConfiguration, or "
-             "ClusterQueues of Kueue in a file; event: by the words of the policy, whenever a job comes or ends "
-             "(default: site where the trace tells it "
-             "and no other word of a policy is given, else event).", _scheduler, local=True),
+             "configured), kubernetes, volcano or kai (their defaults), a slurm.conf, a KubeSchedulerConfiguration, "
+             "ClusterQueues of Kueue, or Queues of Volcano or KAI in a file; event: by the words of the policy, "
+             "whenever a job comes or ends (default: site where the trace tells it and no other word of a policy is "
+             "given, else event).", _scheduler, local=True),
         Word("backfill", "policy", "greedy",
              _choices("When the first job does not fit", BACKFILLS, "greedy"), _choice(BACKFILLS), BACKFILLS),
         Word("placement", "policy", "best_fit",

@@ -18,6 +18,7 @@ from fleetlab.monitor.sources import MonitoredGpu, Row
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
 
 NAMES = ("4.8", "4.9", "both")
 LOOPBACK = "127.0.0.1"
@@ -97,20 +98,22 @@ class Exporter:
 
 
 @contextmanager
-def serve_metrics(exporter: Exporter, *, port: int, address: str = LOOPBACK) -> Iterator[str]:
+def serve_metrics(
+    exporter: Collector, *, port: int, address: str = LOOPBACK, option: str = "--prometheus"
+) -> Iterator[str]:
     """Serve metrics at `http://address:port/metrics` inside the block; port 0 chooses a free port."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError:
         msg = "cannot serve metrics: prometheus-client is not installed"
-        raise BenchError(msg, hint="`pip install fleetlab[bench]`") from None
+        raise BenchError(msg, hint="`pip install prometheus-client`") from None
     registry = CollectorRegistry()
     registry.register(exporter)
     try:
         server, thread = start_http_server(port, addr=address, registry=registry)
     except (OSError, OverflowError) as e:
         msg = f"cannot serve metrics at {address}:{port}: {getattr(e, 'strerror', None) or e}"
-        raise BenchError(msg, hint="choose another port with --prometheus, 0 for any free port") from None
+        raise BenchError(msg, hint=f"choose another port with {option}, 0 for any free port") from None
     try:
         yield f"http://{address}:{server.server_port}/metrics"
     finally:

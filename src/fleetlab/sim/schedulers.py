@@ -13,10 +13,12 @@ import polars as pl
 
 from fleetlab.core import PolicyError, Progress, Scenario
 from fleetlab.core.durations import plural
+from fleetlab.core.kai import Kai
 from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.schedulers import Scheduler
 from fleetlab.core.slurm import Slurm
+from fleetlab.core.volcano import Volcano
 from fleetlab.sim.layout import WHOLE
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.world import World
@@ -46,22 +48,37 @@ def _slurm(site: Slurm, s: Scenario, jobs: World, progress: Progress | None, dra
 def _kubernetes(profile: KubeScheduler, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:
     from fleetlab.sim.kubernetes.play import play
 
-    if s.events or s.policy.recovery:
-        msg = "kube-scheduler is simulated without node events and checkpoints"
-        raise PolicyError(msg, hint="leave events and recovery out, or simulate with scheduler=event")
+    _refuse_events(profile, s)
     return play(jobs, profile, s.cluster, seed=s.seed, until=s.until, progress=progress)
 
 
 def _kueue(site: Kueue, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:
     from fleetlab.sim.kueue.play import play
 
-    if s.events or s.policy.recovery:
-        msg = "Kueue is simulated without node events and checkpoints"
-        raise PolicyError(msg, hint="leave events and recovery out, or simulate with scheduler=event")
+    _refuse_events(site, s)
     return play(jobs, site, s.cluster, seed=s.seed, until=s.until, progress=progress)
 
 
-PLAYERS: dict[type, Player] = {Slurm: _slurm, KubeScheduler: _kubernetes, Kueue: _kueue}
+def _gangs(site: Volcano | Kai, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:
+    from fleetlab.sim.gangs.world import play
+
+    _refuse_events(site, s)
+    return play(jobs, site, s.cluster, seed=s.seed, until=s.until, progress=progress)
+
+
+def _refuse_events(scheduler: Scheduler, s: Scenario) -> None:
+    if s.events or s.policy.recovery:
+        msg = f"{scheduler.title} is simulated without node events and checkpoints"
+        raise PolicyError(msg, hint="leave events and recovery out, or simulate with scheduler=event")
+
+
+PLAYERS: dict[type, Player] = {
+    Slurm: _slurm,
+    KubeScheduler: _kubernetes,
+    Kueue: _kueue,
+    Volcano: _gangs,
+    Kai: _gangs,
+}
 
 
 def instances_apart(frame: pl.DataFrame) -> pl.DataFrame:

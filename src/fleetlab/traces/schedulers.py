@@ -1,4 +1,4 @@
-"""Which scheduler a file configures: a slurm.conf, or objects of Kubernetes or Kueue in YAML or JSON."""
+"""Which scheduler a file configures: a slurm.conf, or objects of Kubernetes in YAML or JSON."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 
 from fleetlab.core import TraceError
 from fleetlab.core.schedulers import Scheduler
-from fleetlab.traces.kubernetes import kueue_file, scheduler_config
+from fleetlab.traces.kubernetes import gang_schedulers, kueue_file, scheduler_config
 from fleetlab.traces.slurm.conf import read_conf
 
-KIND = re.compile(r"""(?:^\s*(?:-\s+)?kind|"kind")\s*:\s*["']?(\w+)""", re.MULTILINE)
+KIND = re.compile(r"""(?:^[ -]*kind|"kind")\s*:\s*["']?(\w+)""", re.MULTILINE)
 # By a kind of object that is in the file, the first that is there.
 READERS: dict[str, Callable[[Path], Scheduler]] = {
     "ClusterQueue": kueue_file.read_kueue,
     "KubeSchedulerConfiguration": scheduler_config.read_scheduler,
+    "Queue": gang_schedulers.read_gang_scheduler,  # of Volcano or KAI
 }
 
 

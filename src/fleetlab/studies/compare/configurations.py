@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from fleetlab.core import Provenance, Scenario, WorkloadError
 from fleetlab.core.durations import duration
 from fleetlab.core.job_classes import job_size, partitions, queue
-from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.words import SITE
@@ -74,15 +73,11 @@ def changes_of(base: Scenario, conf: Iterable[Path | str]) -> dict[str, Change]:
 
 
 def _change(base: Scenario, entry: Path | str) -> Change:
-    if isinstance(base.scheduler, Kueue):
-        return change_kueue(base.scheduler, entry)
-    if isinstance(base.scheduler, KubeScheduler):
-        return change_profile(base.scheduler, entry)
-    if base.slurm is None:
-        title = "the policy" if base.scheduler is None else base.scheduler.title
-        msg = f"configurations of Slurm, kube-scheduler and Kueue are compared, not of {title}"
-        raise WorkloadError(msg, hint="--scheduler takes a slurm.conf or ClusterQueues of Kueue, --conf another")
-    return change_conf(base.slurm, base.data.cluster, entry)
+    if base.slurm is not None:
+        return change_conf(base.slurm, base.data.cluster, entry)
+    own = base.scheduler
+    assert own is not None  # `as_configured` refuses a policy
+    return change_kueue(own, entry) if isinstance(own, Kueue) else change_profile(own, entry)
 
 
 def with_change(base: Scenario, change: Change) -> Scenario:
@@ -90,7 +85,7 @@ def with_change(base: Scenario, change: Change) -> Scenario:
     if isinstance(change, KueueChange):
         return base.replace(scheduler=change.kueue)
     if isinstance(change, ProfileChange):
-        return base.replace(scheduler=change.profile)
+        return base.replace(scheduler=change.scheduler)
     moved = {} if change.cluster is base.data.cluster else {"cluster": change.cluster}
     return base.replace(scheduler=change.slurm, **moved)
 

@@ -29,6 +29,7 @@ class History:
     places: tuple[Ints, Ints, Ints] | None = None  # by row the first instance; of each instance its node and its GPUs
     nodes: pl.Series | None = None  # by row the names of the nodes that the log saw it on
     cycles: Floats | None = None  # when Slurm's backfill loop started jobs, ascending
+    until: float = 0.0  # up to when it is known what came; a log of its own does not tell
 
     @classmethod
     def of_log(cls, trace: Trace) -> History:
@@ -40,7 +41,8 @@ class History:
         end = pl.coalesce("end", pl.col("start") + pl.col("runtime"), pl.when(runs).then(float("inf")))
         times = frame.select(pl.col("submit"), start=start, end=end)
         submit, began, ended = (_floats(times[name]) for name in ("submit", "start", "end"))
-        return cls(frame, submit, began, ended, LOG, nodes=_nodes(trace), cycles=_cycles(trace))
+        until = float(trace.provenance.settings.get("watched_until") or 0.0)
+        return cls(frame, submit, began, ended, LOG, nodes=_nodes(trace), cycles=_cycles(trace), until=until)
 
     @classmethod
     def of_simulation(cls, result: SimResult) -> History:
@@ -65,7 +67,7 @@ class History:
         nodes = self.nodes
         if nodes is not None:
             nodes = pl.concat([nodes[:row], nodes.clear(1), nodes[row:]])
-        return History(frame, submit, start, end, self.origin, places, nodes, self.cycles), row
+        return History(frame, submit, start, end, self.origin, places, nodes, self.cycles, self.until), row
 
     @property
     def wait(self) -> Floats:
@@ -80,13 +82,13 @@ class History:
         return np.asarray(~np.isnan(self.start) | gave_up | (status == "waiting"))
 
     @property
-    def last_submission(self) -> float:
-        """When the last job came: later nothing is known of what else would have come."""
-        return float(self.submit.max(initial=0.0))
+    def last_known(self) -> float:
+        """When the last job came, or up to when it was watched: later nothing is known of what else came."""
+        return max(float(self.submit.max(initial=0.0)), self.until)
 
     def last_wait(self) -> float | None:
         """Return the last moment up to the last submission at which a job waits; None: none ever does."""
-        at = self.last_submission
+        at = self.last_known
         if len(self.at(at).waiting):
             return at
         waited = (self.wait > 0) & (self.submit <= at)

@@ -92,11 +92,11 @@ def question_of(
         raise WorkloadError(msg, hint="leave `job` or `request` out")
     when = None if at is None else _instant(at, scenario, history)
     if request is not None:
-        return _of_request(scenario, history, request, history.last_submission if when is None else when)
+        return _of_request(scenario, history, request, history.last_known if when is None else when)
     if job is not None:
         return _of_job(scenario, history, job, when)
     when = history.last_wait() if when is None else when
-    snapshot = history.at(history.last_submission if when is None else when)
+    snapshot = history.at(history.last_known if when is None else when)
     if not len(snapshot.waiting):
         msg = "no job waits " + ("in this log" if when is None else "at that time")
         raise WorkloadError(msg, hint='at=TIME asks for another instant, request="8 GPUs, 4 h" for a job of your own')
@@ -116,8 +116,8 @@ def _of_job(scenario: Scenario, history: History, job: str | int, at: float | No
     row = _row(scenario, history, job)
     came, began = float(history.submit[row]), float(history.start[row])
     when = came if at is None else at
-    if at is None and np.isnan(began) and row in history.at(history.last_submission).waiting:
-        when = history.last_submission
+    if at is None and np.isnan(began) and row in history.at(history.last_known).waiting:
+        when = history.last_known
     if when < came:
         msg = f"job {job} is submitted later, after {duration(came)}"
         raise WorkloadError(msg, hint="at=TIME after its submission")
@@ -162,8 +162,8 @@ def _instant(at: str | float, scenario: Scenario, history: History) -> float:
         raise WorkloadError(
             msg, hint="seconds, 12h or 7d from the first submission, or 2024-05-01T12:00 in a log with dates, at load 1"
         )
-    if not 0 <= seconds <= history.last_submission:
-        msg = f"the log has submissions up to {duration(history.last_submission)} after the first, not at: {at}"
+    if not 0 <= seconds <= history.last_known:
+        msg = f"the log has submissions up to {duration(history.last_known)} after the first, not at: {at}"
         raise WorkloadError(msg, hint="later nothing is known of what else would have come")
     return seconds
 

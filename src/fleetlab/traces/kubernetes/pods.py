@@ -25,6 +25,8 @@ STATUS = {
 QUEUES = ("kueue.x-k8s.io/queue-name", "scheduling.volcano.sh/queue-name", "kai.scheduler/queue", "runai/queue")
 APPS = ("app.kubernetes.io/name", "app", "k8s-app")
 MIRROR = "kubernetes.io/config.mirror"  # of a static pod: made when the kubelet first reached the API server
+# Of a pod that was deleted before it ended, when that was, as `fleetlab watch` writes it; empty: nobody saw it.
+GONE = "fleetlab/gone"
 # Pods that hold a GPU in whole for those that share it, which ask for their parts themselves.
 PLACEHOLDERS = ("kai-resource-reservation", "runai-reservation")
 # What a Deployment and a CronJob append to the name of what they make: a hash of the template, the time of a run.
@@ -98,7 +100,7 @@ def pod_of(item: Object) -> Pod:
         rank=pod_rank({**labels, **notes}),
         node=words(spec.get("nodeName"), "spec.nodeName"),
         priority=max(-(2**31), min(2**31 - 1, whole(spec.get("priority"), "spec.priority"))),
-        **_times(about, status, mirror=MIRROR in notes),
+        **_times(about, status, notes),
         containers=tuple(
             requests_of(c, "spec.containers") for c in elements(spec.get("containers"), "spec.containers")
         ),
@@ -175,7 +177,7 @@ def _selects(spec: Object) -> Iterable[tuple[str, str]]:
 # -- when, and how it ended ----------------------------------------------------------------------------------------
 
 
-def _times(about: Object, status: Object, *, mirror: bool) -> dict[str, Any]:
+def _times(about: Object, status: Object, notes: Object) -> dict[str, Any]:
     submit = moment(about.get("creationTimestamp"), "metadata.creationTimestamp")
     if submit is None:
         msg = "no `metadata.creationTimestamp`"
@@ -183,9 +185,12 @@ def _times(about: Object, status: Object, *, mirror: bool) -> dict[str, Any]:
     start, end, state = _start(status), _end(status), _status(status)
     if state == "waiting" and start is not None:
         state = "running"  # it pulls its images, and holds its node
-    if mirror and start is not None:
+    if MIRROR in notes and start is not None:
         submit = min(submit, start)
     end = end if state not in ("running", "waiting") else None
+    if GONE in notes and state in ("running", "waiting"):
+        state, end = "cancelled", moment(notes[GONE], f"metadata.annotations.{GONE}")
+        end = None if end is None else max(end, start or submit)  # times of the API are whole seconds
     _in_order("scheduled before it was created", submit, start)
     _in_order("ended before it started", start, end)
     _in_order("ended before it was created", submit, end)

@@ -19,23 +19,29 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
 from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.core.schedulers import Scheduler
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.kubernetes.gang_schedulers import gang_scheduler_of
 from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
 from fleetlab.traces.kubernetes.kueue_inventory import LISTED, KueueInventory
 from fleetlab.traces.kubernetes.kueue_inventory import TABLE as KUEUE_OBJECTS
 from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
-from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, items, members
+from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, Object, items, members
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.requests import unknown_resources
 from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
 from fleetlab.traces.kubernetes.selectors import features_of
 
+TABLES = {
+    "Pod": "pods", "Node": "nodes", "Queue": "queues", "PodGroup": "pod groups",
+    **dict.fromkeys(LISTED, KUEUE_OBJECTS),
+}  # fmt: skip
 # Objects that `fleetlab collect kubernetes` gathers too, and that are no rows of a trace.
 PASSED_OVER = (
-    "Event", "PriorityClass", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "AdmissionCheck", "Topology",
-    "Queue", "PodGroup", "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
+    "Event", "PriorityClass", "ResourceQuota", "LimitRange", "PodDisruptionBudget",
+    "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
 )  # fmt: skip
 
 
@@ -45,8 +51,10 @@ class Inventory:
 
     pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
     nodes: dict[str, tuple[Node, str, int]] = field(default_factory=dict)
-    scheduler: KubeScheduler | None = None
+    scheduler: Scheduler | None = None
     kueue: KueueInventory = field(default_factory=KueueInventory)
+    queues: dict[str, Object] = field(default_factory=dict)  # of Volcano or KAI
+    groups: set[str] = field(default_factory=set)  # names of their pod groups: pods say which they are of
 
 
 def read(path: Path, intake: Intake) -> Trace:
@@ -55,6 +63,7 @@ def read(path: Path, intake: Intake) -> Trace:
     lists = Inventory(scheduler=scheduler)
     for source in files:
         _collect(source, lists, intake, only=None)
+    _queues(lists, intake)
     if not lists.nodes and not path.is_dir():
         for source in (s for s in sources(path.parent) if _first_kind(s) == "Node"):
             _collect(source, lists, intake, only="Node")
@@ -75,7 +84,7 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     unsized = jobs.filter("unsized").select("job")
     workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
     intake.keep("pods", workload.instances)
-    kueue, left_out = lists.kueue.site(lists.scheduler)
+    kueue, left_out = lists.kueue.site(lists.scheduler if isinstance(lists.scheduler, KubeScheduler) else None)
     if lists.kueue:
         intake.keep(KUEUE_OBJECTS, len(lists.kueue))
     return finish(
@@ -135,15 +144,15 @@ def _kind_in(beginning: str) -> str | None:
     kinds = re.findall(r'"kind"\s*:\s*"(\w+)"', text)
     if re.search(r'"items"\s*:\s*\[\s*\]', text) and "List" in kinds:
         return "List"
-    return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node", *LISTED)), None)
+    return next((k for kind in kinds if (k := kind.removesuffix("List")) in TABLES), None)
 
 
 def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str | None) -> None:
     for number, (line, item, share) in enumerate(items(source)):
         kind = _kind(item)
-        if (only and kind != only) or (kind in PASSED_OVER and kind not in LISTED):
+        if (only and kind != only) or kind in PASSED_OVER:
             continue
-        table = {"Pod": "pods", "Node": "nodes", **dict.fromkeys(LISTED, KUEUE_OBJECTS)}.get(kind, "other objects")
+        table = TABLES.get(kind, "other objects")
         intake.read(table, 1)
         if number % 1000 == 0:
             intake.progress(table, intake.rows[table], share)
@@ -192,9 +201,21 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         lists.nodes[node.name] = (node, file, line)
     elif kind in LISTED:
         _again(lists.kueue.store(members(item, "object"), file, line), KUEUE_OBJECTS, _name(item), intake)
+    elif kind == "Queue":
+        lists.queues[_name(item)] = members(item, "queue")
+    elif kind == "PodGroup":
+        lists.groups.add(_name(item))
     else:
         msg = f"neither a pod nor a node: {kind[:80]}"
         raise MalformedObject(msg)
+
+
+def _queues(lists: Inventory, intake: Intake) -> None:
+    """Volcano or KAI as the site's queues configure it, where nothing else does."""
+    found = gang_scheduler_of(lists.queues.values())
+    lists.scheduler = lists.scheduler or found
+    intake.keep("queues", len(lists.queues))
+    intake.keep("pod groups", len(lists.groups))
 
 
 def _again(before: tuple[object, str, int] | None, table: str, name: str, intake: Intake) -> None:

@@ -1,7 +1,7 @@
 """Lists of a Slurm cluster's nodes: `scontrol show node` (blocks, `-o`, `--json`) and `sinfo` (a table, `--json`).
 
 Whatever wrote a list, its rows become the same few words: name, cpus, memory, gres, tres, pool, disk, state, features,
-weight.
+weight; scontrol also tells what is used.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _SCONTROL = {
     "state": ("State",),
     "features": ("ActiveFeatures", "AvailableFeatures"),
     "weight": ("Weight",),
+    "used": ("AllocTRES",),
 }
 _SINFO = {
     "name": ("NODELIST", "HOSTNAMES"),
@@ -71,6 +72,11 @@ def _text(source: SourceFile) -> str:
         msg = f"{source.name}: larger than any list of nodes: more than {LARGEST:,} bytes"
         raise TraceError(msg, hint="is this the right file?")
     return data.decode("utf-8-sig", "replace")
+
+
+def scontrol_rows(text: str) -> list[NodeFields]:
+    """Return the words of each node in what `scontrol show node` printed."""
+    return [words for _, words in _scontrol("", text)]
 
 
 def _scontrol(_name: str, text: str) -> Iterator[tuple[int, NodeFields]]:

@@ -1,0 +1,261 @@
+"""Look at a cluster again and again: rows to the store, numbers to Prometheus, now and then a trace and predictions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.core.errors import FleetlabError
+from fleetlab.core.files import atomic_write
+from fleetlab.live.background import Background
+from fleetlab.live.commands import SourceError
+from fleetlab.live.journal import Cursor
+from fleetlab.live.kube_api import api_of
+from fleetlab.live.kubernetes import KubernetesSource
+from fleetlab.live.metrics import Metrics
+from fleetlab.live.options import System, WatchOptions
+from fleetlab.live.present import Present, present_of
+from fleetlab.live.result import Watched, watched
+from fleetlab.live.rows import PRESENT, Poll, Row
+from fleetlab.live.slurm import SlurmSource
+from fleetlab.live.sources import Missing, Source
+from fleetlab.live.store import Store
+from fleetlab.live.trace import NODES, SITE, STORE
+from fleetlab.monitor.prometheus import serve_metrics
+from fleetlab.monitor.run import stop_event
+
+FOLD_S, FOLD_BYTES = 3600.0, 8 << 20  # the journal is folded when it is so old, or so large
+SITE_S = 3600.0  # s between readings of the site's configuration
+DAY = 86_400.0
+Say = Callable[[str], None]
+Clock = Callable[[], float]
+
+
+def source_of(system: System, options: WatchOptions) -> Source:
+    """Return the source of a system."""
+    if system == "slurm":
+        return SlurmSource()
+    return KubernetesSource(api_of(options.kubeconfig, options.context))
+
+
+def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched:
+    """Look at a running cluster until stopped, or once; return what it was at the last poll."""
+    options.check()
+    source = source_of(system, options)
+    try:
+        name = source.name()
+    except SourceError as e:
+        name = _watched_before(options.out, system)
+        if options.once or not name:
+            msg = f"{system} does not answer: {e}"
+            raise FleetlabError(msg, hint=HINTS[system]) from None
+        say(f"{system} does not answer: {e}; it is asked again at every poll")
+    with ExitStack() as stack:
+        watcher = Watcher(source, name, options, say)
+        stack.callback(watcher.close)
+        if options.once:
+            watcher.step()
+            if watcher.present is None:
+                failed = "; ".join(f"{part}: {why}" for part, why in watcher.failing.items())
+                msg = f"{system} gave no list of jobs: {failed}"
+                raise FleetlabError(msg, hint=HINTS[system])
+            return watched(system, name, watcher.present)
+        if address := options.address():
+            host, port = address
+            where = stack.enter_context(serve_metrics(watcher.metrics, port=port, address=host, option="--listen"))
+            say(f"metrics at {where}")
+        over = stack.enter_context(stop_event())
+        _loop(watcher, over, options)
+        return watched(system, name, watcher.present or Present(time.time()))
+
+
+HINTS = {
+    "slurm": "run it where squeue, sacct and scontrol work, such as a login node",
+    "kubernetes": "`kubectl get pods -A` must work here, or --kubeconfig and --context say how",
+}
+
+
+def _loop(watcher: Watcher, over: threading.Event, options: WatchOptions) -> None:
+    began = due = time.monotonic()
+    while not over.wait(max(due - time.monotonic(), 0)):
+        watcher.step()
+        due += options.every
+        # A slow poll must not be followed by a burst.
+        due += max(0, int((time.monotonic() - due) / options.every)) * options.every
+        if options.seconds is not None and due > began + options.seconds:
+            return
+
+
+class Watcher:
+    """One source and where its rows go."""
+
+    def __init__(self, source: Source, name: str, options: WatchOptions, say: Say, clock: Clock = time.time) -> None:
+        self.source, self.options, self.say, self._clock = source, options, say, clock
+        self.metrics, self.failing = Metrics(), dict[str, str]()
+        self.present: Present | None = None
+        self.store: Store | None = None
+        self.background: Background | None = None
+        self._cursor = Cursor()
+        self._folded = self._site_read = 0.0
+        self._nodes_mark = ""
+        self._started: dict[str, tuple[str, float]] | None = None
+        if options.out is not None:
+            self.store = Store(options.out / STORE)
+            try:
+                _identify(options.out, f"{source.format}:{name}")
+            except FleetlabError:
+                self.store.close()
+                raise
+            self._cursor, self._folded = self.store.cursor, clock()
+            self.background = Background(options.out, source.format, options, say)
+            if self._cursor.polled:
+                say(f"{self._cursor.rows:,} rows are kept in {options.out}; the last poll was "
+                    f"{self._clock() - self._cursor.polled:,.0f} s ago")  # fmt: skip
+
+    @property
+    def site(self) -> Path | None:
+        """Where the site's configuration is kept."""
+        return self.options.out / STORE / SITE if self.options.out is not None else None
+
+    # -- one poll ------------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Look once; a failure is said and counted, and the next poll asks again."""
+        began = self._clock()
+        cursor = self._cursor
+        begun = began - self.options.history * DAY if cursor.begun is None else cursor.begun
+        poll = self.source.poll(begun, begun if cursor.accounted is None else cursor.accounted)
+        moved = replace(
+            cursor, begun=begun, polled=poll.at if poll.listed else cursor.polled,
+            accounted=poll.accounted or cursor.accounted, polls=cursor.polls + poll.listed,
+        )  # fmt: skip
+        missing = self._resolve(poll)
+        self._read_site(poll)
+        self._write(poll, missing, moved)
+        if poll.listed:
+            self._show(poll)
+        self._report(poll)
+        self.metrics.values["watch_poll_seconds"] = self._clock() - began
+        if self.background is not None:
+            self.background.step(self.metrics)
+
+    def _resolve(self, poll: Poll) -> dict[str, float]:
+        """Ask after jobs that are listed no more; return those that are still missing, and when they last were."""
+        if self.store is None or not poll.listed:
+            return {} if self.store is None else self.store.missed
+        seen = self._cursor.polled or poll.at
+        gone = {key: known for key, known in self.store.present().items() if key not in poll.rows}
+        missing = {key: Missing(known.data(), self.store.missed.get(key, seen)) for key, known in gone.items()}
+        self.source.resolve(poll, missing, self.options.every)
+        return {key: job.seen for key, job in missing.items() if key not in poll.rows}
+
+    def _write(self, poll: Poll, missing: dict[str, float], cursor: Cursor) -> None:
+        new: list[Row] = []
+        ended = 0
+        if self.store is not None:
+            before = self.store.known
+            ended = sum(r.rank > PRESENT and (r.key not in before or before[r.key].rank == PRESENT)
+                        for r in poll.rows.values())  # fmt: skip
+            try:
+                new = self.store.write(poll.rows.values(), missing, cursor)
+                self._fold()
+            except OSError as e:
+                poll.failures["store"] = f"{e.filename or self.options.out}: {e.strerror or e}"
+                return
+            self.metrics.values["watch_store_bytes"] = self.store.size()
+            self.metrics.values["watch_missing_jobs"] = len(missing)
+            self.metrics.counts["watch_rows"][()] += len(new)
+            cursor = self.store.cursor
+        if self._cursor.polled is not None:  # else these are jobs of the past
+            self.metrics.counts["jobs_ended"][()] += ended
+        self._cursor = cursor
+
+    def _fold(self) -> None:
+        assert self.store is not None
+        now = self._clock()
+        if now - self._folded > FOLD_S or self.store.journal.stat().st_size > FOLD_BYTES:
+            keep = None if self.options.keep is None else self.options.keep * DAY
+            self.store.fold(keep=keep)
+            self._folded = now
+
+    def _read_site(self, poll: Poll) -> None:
+        """Keep the nodes and the configuration of the site beside the rows, for the reader."""
+        if self.store is None or self.site is None:
+            return
+        try:
+            if poll.nodes and poll.nodes_mark != self._nodes_mark:
+                atomic_write(self.store.folder / NODES, poll.nodes)
+                self._nodes_mark = poll.nodes_mark
+            if poll.listed and self._clock() - self._site_read > SITE_S:
+                self._site_read = self._clock()
+                self.source.site(self.site)
+        except SourceError as e:
+            poll.failures["site"] = str(e)
+        except OSError as e:
+            poll.failures["store"] = f"{e.filename}: {e.strerror or e}"
+
+    # -- what is said --------------------------------------------------------------------------------------------------
+
+    def _show(self, poll: Poll) -> None:
+        before = self.present
+        try:
+            self.present = present_of(type(self.source), poll, self.site)
+        except (FleetlabError, pl.exceptions.PolarsError) as e:  # the rows are kept all the same
+            poll.failures["present"] = " ".join(str(e).split())[:200]
+            return
+        self.metrics.present = self.present
+        self.metrics.counts["watch_polls"][()] += 1
+        if before is not None:
+            passed = poll.at - before.at
+            for row in self.present.waiting.iter_rows(named=True):
+                self.metrics.counts["wait_seconds"][row["queue"], row["reason"]] += passed * row["jobs"]
+        if self._started is not None:
+            for job in self.present.starts.keys() - self._started.keys():
+                self.metrics.observe(*self.present.starts[job])
+        self._started = self.present.starts
+
+    def _report(self, poll: Poll) -> None:
+        """Say once that a part fails, and once that it answers again."""
+        for part, why in poll.failures.items():
+            self.metrics.counts["watch_failures"][part,] += 1
+            if part not in self.failing:
+                self.say(f"{part} fails: {why}; it is asked again at every poll")
+        for part in self.failing.keys() - poll.failures.keys():
+            self.say(f"{part} answers again")
+        self.failing = dict(poll.failures)
+        self.metrics.up |= dict.fromkeys(self.source.parts, True) | dict.fromkeys(poll.failures, False)
+
+    def close(self) -> None:
+        """Fold the store, and write the trace."""
+        if self.store is None:
+            return
+        try:
+            self.store.fold(keep=None if self.options.keep is None else self.options.keep * DAY)
+        except OSError as e:
+            self.say(f"the journal could not be folded, and is read at the next start: {e.strerror or e}")
+        if self.background is not None and self.store.cursor.polled is not None:
+            self.background.finish()
+        self.store.close()
+
+
+def _watched_before(folder: Path | None, system: System) -> str:
+    """Return which cluster a folder is of: a watch that is started again may find it down."""
+    path = folder / STORE / "cluster" if folder is not None else None
+    kept = path.read_text("utf-8").strip() if path is not None and path.is_file() else ""
+    return kept.partition(":")[2] if kept.startswith(f"{system}:") else ""
+
+
+def _identify(folder: Path, identity: str) -> None:
+    """Refuse to mix the jobs of two clusters."""
+    path = folder / STORE / "cluster"
+    if path.exists() and (before := path.read_text("utf-8").strip()) != identity:
+        msg = f"{folder} holds the jobs of {before}, not of {identity}"
+        raise FleetlabError(msg, hint="name another folder with --out")
+    if not path.exists():
+        atomic_write(path, identity + "\n")

@@ -1,0 +1,130 @@
+"""Play a world by Volcano or KAI: a job is a pod group, its instances are a gang.
+
+A job waits in the first queue that its columns name: queue, group, user; one that names none in the default queue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fleetlab.core import Cluster, PolicyError, Progress
+from fleetlab.core.kai import NON_PREEMPTIBLE, Kai
+from fleetlab.core.names import clip
+from fleetlab.core.pod_groups import PodGroup
+from fleetlab.core.progress import silent
+from fleetlab.core.volcano import Volcano
+from fleetlab.sim.gangs.amounts import add
+from fleetlab.sim.gangs.loop import Placed, Stay
+from fleetlab.sim.gangs.tasks import OUR_OWN
+from fleetlab.sim.kai import play as kai
+from fleetlab.sim.kubernetes.loop import PodRun
+from fleetlab.sim.kubernetes.play import gpu_bits, nodes_of, pods_of
+from fleetlab.sim.layout import DONE, RUNNING, WAITING, Ints
+from fleetlab.sim.schedule import Played, Segments
+from fleetlab.sim.volcano import play as volcano
+from fleetlab.sim.world import World
+
+COLUMNS = ("queue", "group", "user")
+DEFAULTS = ("default", "default-queue")
+
+
+def play(
+    world: World, site: Volcano | Kai, cluster: Cluster, *, seed: int = 0, until: float | None = None,
+    progress: Progress | None = None,
+) -> Played:  # fmt: skip
+    """Play a world."""
+    nodes = nodes_of(world, cluster)
+    if isinstance(site, Volcano):
+        loop = volcano.loop_of(volcano.Site(nodes, site), seed)
+    else:
+        loop = kai.loop_of(kai.Site(nodes, site), seed)
+    stop = math.inf if until is None else float(until)
+    placed = loop.play(groups_of(world, site), world.submit.tolist(), world.runtime.tolist(), stop, progress or silent)
+    return _played(world, placed, until)
+
+
+def groups_of(world: World, site: Volcano | Kai) -> list[PodGroup]:
+    """The jobs as pod groups."""
+    queues = queues_of(world, site)
+    groups = []
+    for k, (pod, instances) in enumerate(zip(pods_of(world), world.instances.tolist(), strict=True)):
+        pods = tuple(replace(pod, name=f"{k}/{n}") for n in range(instances))
+        asks = add(*(one.requests for one in pods))
+        groups.append(
+            PodGroup(
+                str(k),
+                queues[k],
+                pods,
+                instances,
+                priority=pod.priority,
+                min_resources={name: amount for name, amount in asks.items() if not name.startswith(OUR_OWN)},
+                preemptible=pod.priority < NON_PREEMPTIBLE,
+            )
+        )
+    return groups
+
+
+def queues_of(world: World, site: Volcano | Kai) -> list[str]:
+    """The queue of each job."""
+    parents = {queue.parent for queue in site.queues}
+    leaves = [queue.name for queue in site.queues if queue.name not in parents]
+    default = next((name for name in DEFAULTS if name in leaves), leaves[0] if len(leaves) == 1 else None)
+    columns = [world.frame[name].cast(str).to_list() for name in COLUMNS]
+    found = [next((name for name in named if name in leaves), default) for named in zip(*columns, strict=True)]
+    if None in found:
+        at = found.index(None)
+        own = ", ".join(f"{name} {clip(str(column[at]))}" for name, column in zip(COLUMNS, columns, strict=True))
+        msg = f"{found.count(None):,} jobs name no queue of {site.title}, the first with {own}"
+        raise PolicyError(msg, hint=f"queues that take jobs: {', '.join(leaves)}; or add one named {DEFAULTS[0]}")
+    return [name for name in found if name is not None]
+
+
+# -- the schedule ------------------------------------------------------------------------------------------------------
+
+
+def _played(world: World, placed: Placed, until: float | None) -> Played:
+    stop = math.inf if until is None else float(until)
+    count = len(world.submit)
+    stays = [stay for stay in placed.stays if stay.begin < stop]
+    instance = [int(world.first[stay.group]) + stay.pod for stay in stays]
+    runs = [PodRun(one, stay.node, stay.begin, stay.end) for one, stay in zip(instance, stays, strict=True)]
+    bits = gpu_bits(runs, np.repeat(world.shapes.gpus[world.shape], world.instances), world)
+    where, got = np.full(int(world.first[-1]), -1), np.zeros(int(world.first[-1]), np.int64)
+    for k, run in enumerate(runs):  # the last run of each counts
+        where[run.pod], got[run.pod] = run.node, bits[k]
+    start, end = (np.array(times, np.float64) for times in (placed.start, placed.end))
+    start, end = (np.where(np.isinf(times) | (times >= stop), np.nan, times) for times in (start, end))
+    status = np.where(~np.isnan(end), DONE, np.where(np.isinf(placed.begin) | np.isnan(start), WAITING, RUNNING))
+    stopped = None
+    if not (status == DONE).all():
+        ends = [stay.end for stay in stays if not math.isinf(stay.end)]
+        stopped = float(until) if until is not None else max(ends, default=0.0)
+    evictions = np.array(placed.evictions, np.int64)
+    return Played(
+        start=start, end=end, status=status, where=where, got=got, preemptions=evictions,
+        failures=np.zeros(count, np.int64), lost=np.array(placed.lost), until=stopped,
+        segments=_segments(world, stays, bits, stopped) if evictions.any() else None,
+    )  # fmt: skip
+
+
+def _segments(world: World, stays: Sequence[Stay], bits: Ints, stopped: float | None) -> Segments:
+    """The runs of groups: their pods come and go together."""
+    latest = math.inf if stopped is None else stopped
+    runs: dict[tuple[int, float], list[int]] = {}
+    for k, stay in enumerate(stays):
+        runs.setdefault((stay.group, stay.begin), []).append(k)
+    mine = [sorted(runs[key], key=lambda k: stays[k].pod) for key in sorted(runs)]
+    sizes = [len(one) for one in mine]
+    flat = [k for one in mine for k in one]
+    return Segments(
+        np.array([stays[one[0]].group for one in mine], np.int64),
+        np.array([stays[one[0]].begin for one in mine]),
+        np.array([min(stays[one[0]].end, latest) for one in mine]),
+        np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
+        np.array([stays[k].node for k in flat], np.int64),
+        bits[flat],
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""The actions of a cycle: allocate, consolidation, reclaim and preempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task, requests_of
+from fleetlab.sim.kai.reclaim_rules import can_reclaim, may_reclaim
+from fleetlab.sim.kai.session import Session, to_allocate
+from fleetlab.sim.kai.shares import GPU, RESOURCES
+from fleetlab.sim.kai.solver import Outcome, solve
+
+
+def cycle(session: Session) -> None:
+    """Run all actions; what they decide is on the board."""
+    for action in session.site.actions:
+        if action in ACTIONS:
+            ACTIONS[action](session)
+
+
+def _waiting(session: Session) -> list[Job]:
+    return [job for job in session.jobs if job.pending and job.present >= job.group.min_member]
+
+
+def allocate(session: Session) -> None:
+    """Place groups on what is free; one that runs gets its further pods one by one."""
+    again, hopeless = _waiting(session), Hopeless()
+    while again:
+        done = [job for job in session.in_turn(again) if _allocate(session, job, hopeless)]
+        again = [job for job in done if job.pending]
+
+
+def _allocate(session: Session, job: Job, hopeless: Hopeless) -> bool:
+    if job in hopeless:
+        return False
+    tasks, mark = to_allocate(job), session.board.mark()
+    if not session.is_over_capacity(job, tasks) and session.place(tasks):
+        session.board.commit(mark)
+        return True
+    session.board.discard(mark)
+    hopeless.add(job)
+    return False
+
+
+def consolidation(session: Session) -> None:
+    """Move preemptible groups to other nodes, so that one that waits fits; nobody loses its place."""
+    hopeless = Hopeless()
+    for job in session.in_turn(job for job in _waiting(session) if job.group.preemptible):
+        if job not in hopeless and _is_enough(session, to_allocate(job)):
+            others = [one for one in session.jobs if one is not job and _may_be_evicted(one)]
+            if not solve(session, job, others, lambda outcome: not outcome.lost):
+                hopeless.add(job)
+
+
+def _is_enough(session: Session, tasks: Iterable[Task]) -> bool:
+    """Whether all nodes together have the GPUs free."""
+    cache, asked = session.board.cache, requests_of(tasks).get(GPU, 0)
+    if not asked or GPU not in cache.allocatable:
+        return not asked
+    leaving = session.board.leaving.get(GPU)
+    free = int((cache.allocatable[GPU] - cache.requested[GPU]).sum()) + (0 if leaving is None else int(leaving.sum()))
+    promised = session.board.promised.get(GPU)
+    return asked <= free - (0 if promised is None else int(promised.sum()))
+
+
+def _may_be_evicted(job: Job) -> bool:
+    """Whether it may, and runs; what was bound a moment ago is left where it is."""
+    return job.group.preemptible and bool(job.those(Status.RUNNING)) and not job.those(Status.BOUND)
+
+
+def reclaim(session: Session) -> None:
+    """Take for groups within their queue's fair share from queues over theirs."""
+    hopeless = Hopeless()
+    for job in session.in_turn(_waiting(session)):
+        if job in hopeless:
+            continue
+        asked = {n: a for n, a in requests_of(to_allocate(job)).items() if n in RESOURCES}
+        if can_reclaim(session.queues, job.group.queue, asked, preemptible=job.group.preemptible):
+            others = [one for one in session.jobs if one.group.queue != job.group.queue and _may_be_evicted(one)]
+            if not others or not solve(session, job, others, partial(_allows, session, job)):
+                hopeless.add(job)
+
+
+def _allows(session: Session, job: Job, outcome: Outcome) -> bool:
+    losses = outcome.losses(moved_too=not session.site.consolidating_reclaim)
+    rule = (job.group.preemptible, session.site.saturation_multiplier)
+    return may_reclaim(outcome.states, job.group.queue, outcome.asked, losses, rule)
+
+
+def preempt(session: Session) -> None:
+    """Take for a group from groups of its own queue with a lower priority."""
+    hopeless = Hopeless()
+    for job in session.in_turn(_waiting(session)):
+        others = (
+            [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and _may_be_evicted(one)]
+        )
+        if others and not solve(session, job, others, lambda outcome: True):
+            hopeless.add(job)
+
+
+def _is_lower(one: Job, job: Job) -> bool:
+    return one.group.queue == job.group.queue and one.group.priority < job.group.priority
+
+
+ACTIONS: dict[str, Callable[[Session], None]] = {
+    "allocate": allocate,
+    "consolidation": consolidation,
+    "reclaim": reclaim,
+    "preempt": preempt,
+}

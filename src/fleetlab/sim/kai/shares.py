@@ -1,0 +1,204 @@
+"""Fair shares: what is deserved first, then what is left, by priority and weight and by usage in the past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleetlab.core.kai import UNLIMITED, Kai, KaiQueue
+from fleetlab.core.kubernetes import CPU, MEMORY
+from fleetlab.core.pod_groups import Amounts
+from fleetlab.sim.gangs.tasks import CHARGED, Job, Task
+
+GPU = "nvidia.com/gpu"
+RESOURCES = (CPU, MEMORY, GPU)
+NO_SHARE = 1000.0  # how a resource counts that a queue holds and has no share of
+
+
+@dataclass
+class Share:
+    """A queue's part of one resource."""
+
+    deserved: float = 0.0
+    limit: float = UNLIMITED
+    weight: float = 0.0
+    allocated: float = 0.0
+    fixed: float = 0.0  # of that, by groups that are not preemptible
+    request: float = 0.0
+    usage: float = 0.0  # of the cluster, in the past
+    fair: float = 0.0
+
+    @property
+    def requestable(self) -> float:
+        """What it asks for, as far as it may have it."""
+        return self.request if self.limit == UNLIMITED else min(self.limit, self.request)
+
+    @property
+    def allocatable(self) -> float:
+        """What it may hold without being over its share."""
+        if self.deserved == UNLIMITED:
+            return self.limit
+        most = max(self.deserved, self.fair)
+        return most if self.limit == UNLIMITED else min(self.limit, most)
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether it needs no more, or may have no more."""
+        return self.request <= self.fair or (UNLIMITED != self.limit <= self.fair)
+
+
+@dataclass
+class QueueState:
+    """A queue in a cycle."""
+
+    queue: KaiQueue
+    shares: dict[str, Share] = field(default_factory=lambda: {name: Share() for name in RESOURCES})
+    ancestors: tuple[str, ...] = ()  # from the top down
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.queue.name
+
+    def amounts(self, what: str) -> dict[str, float]:
+        """One property of all its shares: allocated, fair, deserved, fixed, allocatable."""
+        return {name: getattr(share, what) for name, share in self.shares.items()}
+
+    def dominant(self, total: Amounts, change: Amounts | None = None) -> float:
+        """The largest part of what it may hold that it holds, with a change."""
+        found = 0.0
+        for name, share in self.shares.items():
+            most = total.get(name, 0.0) if share.allocatable == UNLIMITED else share.allocatable
+            held = share.allocated + (change or {}).get(name, 0.0)
+            found = max(found, held / most if most else held * NO_SHARE)
+        return found
+
+
+def at_most(one: Amounts, other: Amounts) -> bool:
+    """Return whether no resource is more than another's; -1 is without bound."""
+    return all(_bound(one.get(name, 0.0)) <= _bound(other.get(name, 0.0)) for name in RESOURCES)
+
+
+def _bound(amount: float) -> float:
+    return math.inf if amount == UNLIMITED else amount
+
+
+# -- the division of one resource --------------------------------------------------------------------------------------
+
+
+def divide(total: float, k_value: float, resource: str, queues: Sequence[QueueState]) -> float:
+    """Set the fair share of one resource for queues next to each other; what is left over is returned."""
+    left = total
+    for state in queues:
+        share = state.shares[resource]
+        deserved = total if share.deserved == UNLIMITED else share.deserved
+        share.fair += (given := min(deserved, share.requestable))
+        left -= given
+    return divide_over_quota(left, k_value, resource, queues) if left > 0 else 0.0
+
+
+def divide_over_quota(total: float, k_value: float, resource: str, queues: Sequence[QueueState]) -> float:
+    """Divide what is left: all of one priority before the next; then the rests of rounding, one each."""
+    left = total
+    rests: list[dict[str, float]] = []
+    for priority in sorted({state.queue.priority for state in queues}, reverse=True):
+        those = [state for state in queues if state.queue.priority == priority]
+        left, rest = _by_weight(left, k_value, resource, those)
+        rests.append(rest)
+    by_name = {state.name: state for state in queues}
+    for rest in rests:
+        for name in sorted(rest, key=lambda one: (-rest[one], by_name[one].queue.created, one)):
+            given = min(1.0, left)
+            by_name[name].shares[resource].fair += given
+            left -= given
+    return left
+
+
+def _by_weight(
+    total: float, k_value: float, resource: str, queues: Sequence[QueueState]
+) -> tuple[float, dict[str, float]]:
+    """Give by weight, in whole units, until all have enough; the fractions that rounding left are returned."""
+    left = total
+    rest: dict[str, float] = {}
+    while True:
+        weights = _weights(k_value, resource, queues)
+        in_round, again = left, False
+        if not sum(weights.values()):
+            return left, rest
+        for state in queues:
+            share = state.shares[resource]
+            if left == 0 or state.name not in weights or not share.weight:
+                continue
+            wanted = max(0.0, share.requestable - share.fair)
+            fair = in_round * weights[state.name] / sum(weights.values())
+            given = wanted if wanted <= fair else math.floor(fair)
+            rest.pop(state.name, None)
+            if wanted > fair > given:
+                rest[state.name] = fair - given
+            share.fair += given
+            left -= given
+            again = again or (given > 0 and wanted < fair)
+        if not again or left == 0:
+            return left, rest
+
+
+def _weights(k_value: float, resource: str, queues: Sequence[QueueState]) -> dict[str, float]:
+    """The weight of each queue that needs more, less what it used in the past, as `kValue` makes it count."""
+    shares = {state.name: state.shares[resource] for state in queues}
+    total = sum(share.weight for share in shares.values() if share.requestable > share.fair)
+    if not total:
+        return {}
+    own = {name: share.weight / total for name, share in shares.items() if not share.is_satisfied}
+    return {name: max(0.0, w + k_value * (w - shares[name].usage)) for name, w in own.items()}
+
+
+# -- the tree ----------------------------------------------------------------------------------------------------------
+
+
+def queue_states(site: Kai, jobs: Iterable[Job], total: Amounts, usage: Mapping[str, Amounts]) -> dict[str, QueueState]:
+    """Every queue with what it holds and asks for, and its fair share of what the queue above it has."""
+    states = {queue.name: QueueState(queue) for queue in site.queues}
+    for state in states.values():
+        path: list[str] = []
+        while above := (states[path[0]] if path else state).queue.parent:
+            path.insert(0, above)
+        state.ancestors = tuple(path)
+        for name, share in state.shares.items():
+            quota = state.queue.quota(name)
+            share.deserved, share.limit, share.weight = quota.deserved, quota.limit, quota.weight
+            share.usage = usage.get(state.name, {}).get(name, 0.0)
+    for job in jobs:
+        if job.group.queue not in states:
+            continue
+        for state in line(states, job.group.queue):
+            for name, share in state.shares.items():
+                share.request += job.asks.get(name, 0)
+        if not job.is_waiting:
+            for task in job.those(*CHARGED):
+                charge(states, task, 1)
+    _set_fair_shares(states, "", total, site.k_value)
+    return states
+
+
+def charge(states: Mapping[str, QueueState], task: Task, sign: int) -> None:
+    """Count a pod in its queue and all above."""
+    for state in line(states, task.job.group.queue):
+        for name, share in state.shares.items():
+            amount = sign * task.requests.get(name, 0)
+            share.allocated += amount
+            if not task.job.group.preemptible:
+                share.fixed += amount
+
+
+def line(states: Mapping[str, QueueState], name: str) -> list[QueueState]:
+    """A queue and all above it, from the top down."""
+    return [states[one] for one in (*states[name].ancestors, name)]
+
+
+def _set_fair_shares(states: Mapping[str, QueueState], above: str, total: Amounts, k_value: float) -> None:
+    below = [state for state in states.values() if state.queue.parent == above]
+    for resource in RESOURCES:
+        divide(total.get(resource, 0.0), k_value, resource, below)
+    for state in below:
+        _set_fair_shares(states, state.name, state.amounts("fair"), k_value)

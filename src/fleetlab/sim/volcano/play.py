@@ -1,0 +1,55 @@
+"""Simulate Volcano in time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fleetlab.core.kubernetes import SchedulingNode
+from fleetlab.core.pod_groups import PodGroup
+from fleetlab.core.volcano import Volcano
+from fleetlab.sim.gangs.board import Board
+from fleetlab.sim.gangs.loop import Loop, Placed, Timing
+from fleetlab.sim.gangs.tasks import Job
+from fleetlab.sim.volcano.actions import cycle
+from fleetlab.sim.volcano.orders import duration
+from fleetlab.sim.volcano.session import Session
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster and its Volcano; it decides every second, as --schedule-period has it by default."""
+
+    nodes: Sequence[SchedulingNode]
+    volcano: Volcano
+    timing: Timing = field(default_factory=Timing)
+
+
+def play(site: Site, groups: Sequence[PodGroup], submit: Sequence[float], run: Sequence[float], seed: int) -> Placed:
+    """Simulate groups that come at their times and run for theirs."""
+    return loop_of(site, seed).play(groups, submit, run)
+
+
+def loop_of(site: Site, seed: int) -> Loop:
+    """A simulation that has not begun."""
+    draw = np.random.default_rng(seed)
+
+    def decide(board: Board, now: float) -> None:
+        cycle(Session(site.volcano, board, now, draw))
+
+    def wake(board: Board, now: float) -> float:
+        """When the next group has waited as long as sla lets it."""
+        due = [_due(site.volcano, job) for job in board.jobs if not job.admitted]
+        return min((at for at in due if at > now), default=math.inf)
+
+    return Loop(site.nodes, site.timing, decide, wake if site.volcano.plugin("sla") else None)
+
+
+def _due(volcano: Volcano, job: Job) -> float:
+    wait = job.group.waiting_time
+    if wait is None and (plugin := volcano.plugin("sla")) is not None:
+        wait = duration(plugin.arguments.get("sla-waiting-time"))
+    return math.inf if wait is None else job.group.created + wait

@@ -1,0 +1,197 @@
+"""A cycle of Volcano: what its plugins answer at each extension point.
+
+Plugins stand in tiers. Of those that name victims, the first tier that agrees on any decides; of those that order, the
+first that sees a difference does; those that permit must all permit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fleetlab.core.volcano import Plugin, Volcano
+from fleetlab.sim.gangs.amounts import add, beyond, minus, within
+from fleetlab.sim.gangs.board import Board
+from fleetlab.sim.gangs.tasks import Job, Task
+from fleetlab.sim.kubernetes.state import Ints
+from fleetlab.sim.volcano import victims
+from fleetlab.sim.volcano.orders import deadline
+from fleetlab.sim.volcano.queues import QueueState, queue_states
+from fleetlab.sim.volcano.scores import node_scores
+
+
+class Session:
+    """Queues, groups and nodes in one cycle."""
+
+    def __init__(self, site: Volcano, board: Board, now: float = 0.0, draw: np.random.Generator | None = None) -> None:
+        self.site, self.board, self.now = site, board, now
+        self.total = board.total
+        self.queues = queue_states(site, board.jobs, self.total)
+        self.jobs = [job for job in board.jobs if job.group.queue in self.queues]
+        self.coming = add(*(_coming(job) for job in self.jobs if job.admitted))
+        self._draw = draw or np.random.default_rng(0)
+        board.listeners.append(self._charge)
+
+    def _charge(self, task: Task, sign: int) -> None:
+        state = self.queues.get(task.job.group.queue)
+        if state is not None:
+            change = {name: sign * amount for name, amount in task.requests.items()}
+            for name in (*state.ancestors, state.name):
+                self.queues[name].allocated = add(self.queues[name].allocated, change)
+
+    def at(self, point: str) -> Iterator[Plugin]:
+        """Plugins that take part at a point."""
+        return (plugin for plugin in self.site.plugins if plugin.takes_part(point))
+
+    def tree(self) -> bool:
+        """Whether queues are a tree."""
+        capacity = self.site.plugin("capacity")
+        return capacity is not None and capacity.hierarchy
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    def is_overused(self, name: str) -> bool:
+        """Whether a queue holds all it deserves: proportion gives it nothing more."""
+        state = self.queues[name]
+        return any(p.name == "proportion" for p in self.at("overused")) and within(state.deserved, state.allocated)
+
+    def is_allocatable(self, task: Task) -> bool:
+        """Whether a pod's queue may take it: what it deserves with proportion, its limit with capacity."""
+        state = self.queues[task.job.group.queue]
+        for plugin in self.at("allocatable"):
+            if plugin.name == "proportion" and not (
+                state.queue.is_open and state.allows(task.requests, state.deserved)
+            ):
+                return False
+            if plugin.name == "capacity" and not (state.queue.is_open and self._below_limits(state, task)):
+                return False
+        return True
+
+    def _below_limits(self, state: QueueState, task: Task) -> bool:
+        above = [self.queues[name] for name in (*state.ancestors, state.name)]
+        return state.is_leaf and all(one.allows(task.requests, one.limit) for one in above)
+
+    def may_reclaim(self, task: Task) -> bool:
+        """Whether a pod's queue may take from others for it."""
+        state = self.queues[task.job.group.queue]
+        for plugin in self.at("preemptive"):
+            if plugin.name == "proportion" and not (
+                state.queue.is_open and state.allows(task.requests, state.deserved)
+            ):
+                return False
+            if plugin.name == "capacity" and not victims.capacity_may_reclaim(state, task):
+                return False
+        return True
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    def admits(self, job: Job) -> bool:
+        """Whether a group may be admitted: each tier that has a say must not reject it, and one permit is enough."""
+        for tier in self.site.tiers:
+            votes = [self._vote(p, job) for p in tier if p.takes_part("jobEnqueued")]
+            if -1 in votes:
+                return False
+            if 1 in votes:
+                return True
+        return True
+
+    def _vote(self, plugin: Plugin, job: Job) -> int:
+        least = job.group.min_resources or {}
+        state = self.queues[job.group.queue]
+        above = [self.queues[name] for name in (*state.ancestors, state.name)]
+        if plugin.name == "sla":
+            due = deadline(self, job)
+            return int(due is not None and self.now >= due)
+        if plugin.name == "overcommit":
+            factor = max(1.0, plugin.number("overcommit-factor", 1.2))
+            used = {name: float(array.sum()) for name, array in self.board.cache.requested.items()}
+            idle = minus({name: amount * factor for name, amount in self.total.items()}, used)
+            return 1 if within(add(self.coming, least), idle) else -1
+        if plugin.name in ("proportion", "capacity"):
+            is_open = state.queue.is_open and state.is_leaf
+            return 1 if is_open and all(one.admits(least) for one in above) else -1
+        return 0
+
+    def admit(self, job: Job) -> None:
+        """Admit a group, and count what it will need."""
+        job.admitted = True
+        least = job.group.min_resources or {}
+        self.coming = add(self.coming, least)
+        state = self.queues[job.group.queue]
+        for name in (*state.ancestors, state.name):
+            self.queues[name].inqueue = add(self.queues[name].inqueue, least)
+
+    def is_valid(self, job: Job) -> bool:
+        """Whether gang finds enough pods in a group."""
+        return self.site.plugin("gang") is None or job.present >= job.group.min_member
+
+    def is_ready(self, job: Job) -> bool:
+        """Whether enough pods have a node for the group to start."""
+        return not self._gang_at("jobReady") or job.ready >= job.needed
+
+    def is_pipelined(self, job: Job) -> bool:
+        """Whether enough pods have a node or are promised one; after its waiting time sla permits any."""
+        for tier in self.site.tiers:
+            votes = []
+            for plugin in tier:
+                if plugin.takes_part("jobPipelined") and plugin.name == "gang":
+                    votes.append(1 if job.promised >= job.needed else -1)
+                if plugin.takes_part("jobPipelined") and plugin.name == "sla":
+                    votes.append(self._vote(plugin, job))
+            if -1 in votes:
+                return False
+            if 1 in votes:
+                return True
+        return True
+
+    def is_starving(self, job: Job) -> bool:
+        """Whether a group needs more pods: gang counts those it needs at least, priority all."""
+        for tier in self.site.tiers:
+            answers = []
+            for plugin in tier:
+                if plugin.takes_part("jobStarving") and plugin.name == "gang":
+                    answers.append(job.promised < job.group.min_member)
+                if plugin.takes_part("jobStarving") and plugin.name == "priority":
+                    answers.append(job.promised < len(job.tasks))
+            if answers:
+                return all(answers)
+        return False
+
+    def _gang_at(self, point: str) -> bool:
+        return any(plugin.name == "gang" for plugin in self.at(point))
+
+    # -- victims and nodes -------------------------------------------------------------------------------------------
+
+    def evictable(self, point: str, task: Task, those: Sequence[Task]) -> list[Task]:
+        """Whom the plugins give up for a pod; what all of a tier agree on, of the first tier that agrees on any."""
+        rules = victims.RULES[point]
+        for tier in self.site.tiers:
+            agreed: list[Task] | None = None
+            for plugin in tier:
+                if plugin.takes_part(point) and plugin.name in rules:
+                    named = rules[plugin.name](self, task, those)
+                    agreed = [one for one in (those if agreed is None else agreed) if one in named]
+                    if not agreed:
+                        break
+            if agreed:
+                return agreed
+        return []
+
+    def best_node(self, task: Task, nodes: Ints) -> int:
+        """The node with the highest score; of several one is drawn."""
+        if len(nodes) == 1:
+            return int(nodes[0])
+        scores = node_scores(self.board, task, nodes, self.site)
+        best = nodes[scores == scores.max()]
+        return int(best[0] if len(best) == 1 else self._draw.choice(best))
+
+    def ranked_nodes(self, task: Task, nodes: Ints) -> list[int]:
+        """Nodes from the highest score down."""
+        scores = node_scores(self.board, task, nodes, self.site)
+        return [int(node) for node in nodes[np.argsort(-scores, kind="stable")]]
+
+
+def _coming(job: Job) -> Mapping[str, float]:
+    least = job.group.min_resources or {}
+    return beyond(least, job.allocated) if job.ready >= job.group.min_member else least

@@ -1,0 +1,216 @@
+"""Volcano's and KAI's own objects, as a site has them in YAML or JSON: queues, and the scheduler's configuration.
+
+Read are Queues of scheduling.volcano.sh and of scheduling.run.ai, the ConfigMap with volcano-scheduler.conf, and KAI's
+SchedulingShard; a file may hold several documents, or lists as `kubectl get … -o json` gives them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fleetlab.core import TraceError
+from fleetlab.core.kai import GPU, Kai, KaiQueue, Quota
+from fleetlab.core.kubernetes import CPU
+from fleetlab.core.volcano import Plugin, Volcano, VolcanoQueue
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, moment, whole, words
+from fleetlab.traces.kubernetes.quantity import quantity
+
+HINT = "Queues of Volcano or KAI, as `kubectl get queues -o yaml` prints them"
+VOLCANO, KAI = "scheduling.volcano.sh", "scheduling.run.ai"
+MEGABYTE = 10**6
+SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def read_gang_scheduler(path: Path) -> Volcano | Kai:
+    """Read the scheduler that a file's objects configure."""
+    try:
+        found = gang_scheduler_of(_documents(path.read_text("utf-8"), path.name))
+    except MalformedObject as e:
+        msg = f"{path.name}: {e}"
+        raise TraceError(msg, hint=HINT) from None
+    except (OSError, UnicodeDecodeError) as e:
+        msg = f"{path.name}: cannot be read: {e}"
+        raise TraceError(msg, hint=HINT) from None
+    if found is None:
+        msg = f"{path.name}: has no queues of Volcano or KAI"
+        raise TraceError(msg, hint=HINT)
+    return found
+
+
+def gang_scheduler_of(objects: Iterable[Object]) -> Volcano | Kai | None:
+    """Build the scheduler that objects configure; None if there are no queues."""
+    listed = list(objects)
+    queues = [one for one in listed if one.get("kind") == "Queue"]
+    groups = {_group(one) for one in queues}
+    if not queues:
+        return None
+    if len(groups) > 1:
+        msg = f"queues of several schedulers: {', '.join(sorted(groups))}"
+        raise MalformedObject(msg)
+    if groups == {VOLCANO}:
+        return Volcano(tuple(volcano_queue(one) for one in queues), **_volcano_settings(listed))
+    return Kai(tuple(kai_queue(one) for one in queues), **_kai_settings(listed))
+
+
+def _group(item: Object) -> str:
+    group = words(item.get("apiVersion"), "apiVersion").split("/", maxsplit=1)[0]
+    if group not in (VOLCANO, KAI):
+        msg = f"`apiVersion` of a Queue is not of Volcano or KAI: {group or 'missing'}"
+        raise MalformedObject(msg)
+    return group
+
+
+def _documents(text: str, file: str) -> list[Object]:
+    if text.lstrip().startswith("{"):
+        try:
+            read: list[Any] = [json.loads(text)]
+        except ValueError as e:
+            raise MalformedObject(str(e)) from None
+    else:
+        read = _yaml(text, file)
+    flat: list[Object] = []
+    for one in read:
+        item = members(one, file)
+        flat += [members(each, "items") for each in elements(item["items"], "items")] if "items" in item else [item]
+    return flat
+
+
+def _yaml(text: str, file: str) -> list[Any]:
+    try:
+        import yaml
+    except ImportError:
+        msg = f"{file}: YAML needs PyYAML"
+        raise TraceError(msg, hint="pip install 'fleetlab[k8s]', or write it as JSON") from None
+    try:
+        return [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.YAMLError as e:
+        raise MalformedObject(str(e).replace("\n", " ")) from None
+
+
+# -- Volcano -----------------------------------------------------------------------------------------------------------
+
+
+def volcano_queue(item: Object) -> VolcanoQueue:
+    """Read a Queue of scheduling.volcano.sh/v1beta1."""
+    spec = members(item.get("spec"), "spec")
+    status = members(item.get("status"), "status")
+    return VolcanoQueue(
+        _name(item),
+        weight=max(1, whole(spec.get("weight"), "spec.weight")),
+        capability=_amounts(spec.get("capability"), "spec.capability"),
+        deserved=_amounts(spec.get("deserved"), "spec.deserved"),
+        guarantee=_amounts(members(spec.get("guarantee"), "spec.guarantee").get("resource"), "spec.guarantee.resource"),
+        reclaimable=spec.get("reclaimable") is not False,
+        parent=words(spec.get("parent"), "spec.parent"),
+        priority=whole(spec.get("priority"), "spec.priority"),
+        is_open=words(status.get("state"), "status.state") in ("", "Open"),
+        dequeue=_dequeue(words(spec.get("dequeueStrategy"), "spec.dequeueStrategy")),
+    )
+
+
+def _dequeue(name: str) -> str:
+    return {"fifo": "fifo", "priorityfifo": "priorityFIFO"}.get(name.lower(), "traverse")
+
+
+def _name(item: Object) -> str:
+    name = words(members(item.get("metadata"), "metadata").get("name"), "metadata.name")
+    if not name:
+        msg = "a Queue without a name"
+        raise MalformedObject(msg)
+    return name
+
+
+def _amounts(value: object, where: str) -> dict[str, float]:
+    """Amounts as schedulers count: CPU in thousandths of a core, all else as it is."""
+    found = {name: quantity(amount, f"{where}.{name}") for name, amount in members(value, where).items()}
+    return {name: float(amount * 1000 if name == CPU else amount) for name, amount in found.items()}
+
+
+def _volcano_settings(objects: Iterable[Object]) -> dict[str, Any]:
+    for one in objects:
+        data = members(one.get("data"), "data") if one.get("kind") == "ConfigMap" else one
+        text = next((v for k, v in data.items() if k.endswith(".conf") and isinstance(v, str)), None)
+        conf = members(_yaml(text, "volcano-scheduler.conf")[0], "volcano-scheduler.conf") if text else one
+        if "tiers" in conf or "actions" in conf:
+            return _conf(conf)
+    return {}
+
+
+def _conf(conf: Object) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if actions := words(conf.get("actions"), "actions"):
+        found["actions"] = tuple(name.strip() for name in actions.split(",") if name.strip())
+    if "tiers" in conf:
+        tiers = [members(one, "tiers") for one in elements(conf["tiers"], "tiers")]
+        found["tiers"] = tuple(
+            tuple(_plugin(members(one, "plugins")) for one in elements(tier.get("plugins"), "plugins"))
+            for tier in tiers
+        )
+    return found
+
+
+def _plugin(item: Object) -> Plugin:
+    """A plugin; `enable…: false` takes it out of an extension point, `enableHierarchy: true` makes queues a tree."""
+    flags = {match[1]: value for key, value in item.items() if (match := re.fullmatch(r"enabled?([A-Z]\w*)", key))}
+    off = frozenset(name[0].lower() + name[1:] for name, value in flags.items() if value is False)
+    arguments = {str(k): v for k, v in members(item.get("arguments"), "arguments").items()}
+    return Plugin(words(item.get("name"), "name"), arguments, off, hierarchy=flags.get("Hierarchy") is True)
+
+
+# -- KAI ---------------------------------------------------------------------------------------------------------------
+
+
+def kai_queue(item: Object) -> KaiQueue:
+    """Read a Queue of scheduling.run.ai/v2; memory is in megabytes there, and what is not given is 0."""
+    spec = members(item.get("spec"), "spec")
+    resources = members(spec.get("resources"), "spec.resources")
+    units = {CPU: ("cpu", 1.0), "memory": ("memory", float(MEGABYTE)), GPU: ("gpu", 1.0)}
+    created = moment(members(item.get("metadata"), "metadata").get("creationTimestamp"), "creationTimestamp")
+    return KaiQueue(
+        _name(item),
+        words(spec.get("parentQueue"), "spec.parentQueue"),
+        100 if spec.get("priority") is None else whole(spec.get("priority"), "spec.priority"),
+        {name: _quota(members(resources.get(short), short), unit) for name, (short, unit) in units.items()},
+        created or 0.0,
+    )
+
+
+def _quota(given: Mapping[str, Any], unit: float) -> Quota:
+    quota, limit, weight = (_number(given, key) for key in ("quota", "limit", "overQuotaWeight"))
+    return Quota(max(-1.0, quota * unit), max(-1.0, limit * unit), weight)
+
+
+def _number(given: Mapping[str, Any], key: str) -> float:
+    value = given.get(key, 0)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        msg = f"`{key}` is not a number: {value}"
+        raise MalformedObject(msg)
+    return float(value)
+
+
+def _kai_settings(objects: Iterable[Object]) -> dict[str, Any]:
+    shard = next((one for one in objects if one.get("kind") == "SchedulingShard"), {})
+    spec = members(shard.get("spec"), "spec")
+    params = members(members(spec.get("usageDBConfig"), "usageDBConfig").get("usageParams"), "usageParams")
+    found: dict[str, Any] = {}
+    if "kValue" in spec:
+        found["k_value"] = _number(spec, "kValue")
+    if (half := _seconds(params.get("halfLifePeriod"))) is not None:
+        found["half_life"] = half
+    if (window := _seconds(params.get("windowSize"))) is not None:
+        found["window"] = window
+    return found
+
+
+def _seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    text = str(value)
+    if not re.fullmatch(r"(\d+(\.\d+)?(ms|[smhdw]))+", text):
+        msg = f"not a duration: {text[:40]}"
+        raise MalformedObject(msg)
+    return sum(float(n) * SECONDS[unit] for n, _, unit in re.findall(r"(\d+(\.\d+)?)(ms|[smhdw])", text))

@@ -1,0 +1,276 @@
+"""Pod groups in time under Volcano and KAI: by hand, and laws that always hold."""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetlab.core.kai import GPU, Kai, KaiQueue, Quota
+from fleetlab.core.kubernetes import SchedulingNode, SchedulingPod
+from fleetlab.core.pod_groups import PodGroup
+from fleetlab.core.volcano import Plugin, Volcano, VolcanoQueue
+from fleetlab.sim.gangs.loop import Timing
+from fleetlab.sim.kai import play as kai
+from fleetlab.sim.kai.usage import Usage
+from fleetlab.sim.volcano import play as volcano
+
+NO_GRACE = Timing(period=1.0, grace=0.0)
+# One tier: in tiers, conformance alone would give up whoever is not of the cluster itself, before proportion is asked.
+RECLAIMING = (
+    (
+        Plugin("priority"),
+        Plugin("gang", disabled=frozenset({"preemptable", "reclaimable"})),
+        Plugin("conformance"),
+        Plugin("drf", disabled=frozenset({"preemptable"})),
+        Plugin("predicates"),
+        Plugin("proportion"),
+    ),
+)
+ALL = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
+
+
+def nodes(*gpus):
+    return [SchedulingNode(f"n{k}", {"pods": 110, GPU: n}) for k, n in enumerate(gpus)]
+
+
+def group(name, queue, gpus, pods=1, **words):
+    made = tuple(SchedulingPod(f"{name}/{k}", requests={GPU: gpus}) for k in range(pods))
+    least = words.pop("least", pods)
+    return PodGroup(name, queue, made, least, min_resources={GPU: gpus * least}, **words)
+
+
+def volcano_site(gpus, queues, actions=ALL, tiers=RECLAIMING, timing=NO_GRACE):
+    return volcano.Site(nodes(*gpus), Volcano(tuple(queues), actions, tiers), timing)
+
+
+def kai_site(gpus, queues, timing=NO_GRACE, **words):
+    return kai.Site(nodes(*gpus), Kai(tuple(queues), **words), timing)
+
+
+def kai_queue(name, deserved, weight=1.0, limit=-1.0, **words):
+    return KaiQueue(name, quotas={GPU: Quota(deserved, limit, weight)}, **words)
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_waits_until_all_of_it_fits():
+    groups = [group("a", "q", 4), group("b", "q", 4, pods=2)]
+    found = volcano.play(volcano_site([4, 4], [VolcanoQueue("q")]), groups, [0.0, 1.0], [10.0, 5.0], seed=1)
+    assert (found.start, found.end) == ([0.0, 10.0], [10.0, 15.0])
+
+
+def test_the_scheduler_decides_once_a_second():
+    found = kai.play(kai_site([4], [kai_queue("q", 4)]), [group("a", "q", 4)], [0.3], [10.0], seed=1)
+    assert found.start == [1.0]
+
+
+def test_a_queue_gets_back_what_it_deserves_by_reclaim_in_volcano():
+    queues = [VolcanoQueue("a"), VolcanoQueue("b")]
+    groups = [group(f"a{k}", "a", 1) for k in range(4)] + [group(f"b{k}", "b", 1) for k in range(2)]
+    timing = Timing(period=1.0, grace=5.0)
+    found = volcano.play(
+        volcano_site([4], queues, timing=timing), groups, [0.0] * 4 + [10.0] * 2, [100.0] * 4 + [50.0] * 2, seed=1
+    )
+    assert found.start[4:] == [15.0, 15.0]
+    assert sum(found.evictions[:4]) == 2
+
+
+def test_a_queue_gets_back_its_quota_by_reclaim_in_kai():
+    queues = [kai_queue("a", 2), kai_queue("b", 2)]
+    groups = [group(f"a{k}", "a", 1) for k in range(4)] + [group(f"b{k}", "b", 1) for k in range(2)]
+    timing = Timing(period=1.0, grace=5.0)
+    found = kai.play(kai_site([4], queues, timing), groups, [0.0] * 4 + [10.0] * 2, [100.0] * 4 + [50.0] * 2, seed=1)
+    assert found.start[4:] == [15.0, 15.0]
+    assert sum(found.evictions[:4]) == 2
+
+
+def test_an_evicted_group_begins_anew_and_runs_its_whole_time():
+    queues = [kai_queue("a", 0), kai_queue("b", 4)]
+    groups = [group("low", "a", 4), group("high", "b", 4)]
+    found = kai.play(kai_site([4], queues), groups, [0.0, 10.0], [100.0, 20.0], seed=1)
+    assert (found.lost[0], found.end) == (10.0, [130.0, 30.0])
+
+
+def test_a_group_that_ends_while_it_would_be_leaving_is_done():
+    queues = [kai_queue("a", 0), kai_queue("b", 4)]
+    timing = Timing(period=1.0, grace=30.0)
+    found = kai.play(
+        kai_site([4], queues, timing), [group("low", "a", 4), group("high", "b", 4)], [0.0, 10.0], [15.0, 20.0], seed=1
+    )
+    assert (found.end, found.evictions) == ([15.0, 35.0], [0, 0])
+
+
+def test_an_elastic_group_gives_up_what_it_does_not_need():
+    queues = [kai_queue("a", 2), kai_queue("b", 2)]
+    groups = [group("elastic", "a", 1, pods=4, least=1), group("other", "b", 1, pods=2)]
+    found = kai.play(kai_site([4], queues), groups, [0.0, 10.0], [100.0, 20.0], seed=1)
+    assert found.evictions == [0, 0]
+    assert (found.end[0], found.start[1]) == (100.0, 10.0)
+
+
+def test_sla_admits_a_group_when_it_has_waited_long_enough():
+    tiers = ((Plugin("sla", {"sla-waiting-time": "1m"}), Plugin("gang")), (Plugin("proportion"),))
+    site = volcano_site([4], [VolcanoQueue("q", capability={GPU: 1})], ("enqueue", "allocate"), tiers)
+    early, late = volcano.loop_of(site, 1), volcano.loop_of(site, 1)
+    early.play([group("a", "q", 2)], [0.0], [10.0], until=59.0)
+    late.play([group("a", "q", 2)], [0.0], [10.0], until=61.0)
+    assert (early.jobs[0].admitted, late.jobs[0].admitted) == (False, True)
+
+
+def test_usage_in_the_past_lets_two_queues_take_turns():
+    """KAI's guide to time-aware fairness: one of two queues of equal weight holds the whole cluster at a time."""
+    queues = [kai_queue("a", 0), kai_queue("b", 0)]
+    groups = [group(f"{q}{k}", q, 16) for k in range(4) for q in ("a", "b")]
+    submit = [0.0 if one.queue == "a" else 1.0 for one in groups]
+    site = kai_site([16], queues, k_value=1.0, window=7200.0, half_life=600.0)
+    found = kai.play(site, groups, submit, [600.0] * 8, seed=1)
+    order = [groups[k].queue for k in sorted(range(8), key=lambda k: found.end[k])]
+    assert Counter(order[:4]) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("half_life", "expected"),
+    [(None, 0.24), (3600.0, pytest.approx(0.1875, abs=0.001))],
+)
+def test_usage_is_a_part_of_what_the_cluster_had(half_life, expected):
+    """The guide's example: 24 GPU hours of a cluster of 10 GPUs in 10 hours are 0.24.
+
+    With a half-life of an hour, 8 GPUs from 3 hours ago until now would be 0.8 x (1 - 1/8) / (1 - 1/1024); those from 6
+    until 3 hours ago an eighth of that: here 8 GPUs ran from the 4th to the 7th of 10 hours.
+    """
+    site = Kai((kai_queue("q", 0),), half_life=half_life, window=36000.0)
+    usage = Usage(site, {GPU: 10.0})
+    usage.spans.append((14400.0, 25200.0, {"q": {GPU: 8.0}}))
+    found = usage.at(36000.0)["q"][GPU]
+    if half_life:
+        weight = (0.5**3 - 0.5**6) / (1 - 0.5**10)
+        assert found == pytest.approx(0.8 * weight)
+    else:
+        assert found == expected
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+GROUPS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(1, 3), st.integers(0, 40), st.integers(1, 30)),
+    min_size=1,
+    max_size=5,
+)  # queue, GPUs a pod, pods, submitted, run time
+
+
+LONG = 400.0  # seconds: all that is drawn could run one after the other
+
+
+def made(given):
+    groups = [group(f"g{k}", f"q{q}", gpus, pods) for k, (q, gpus, pods, _, _) in enumerate(given)]
+    return groups, [float(s) for *_, s, _ in given], [float(r) for *_, r in given]
+
+
+def volcano_plays(given, actions=ALL):
+    queues = [VolcanoQueue(f"q{k}", weight=k + 1, capability={GPU: 6} if k == 1 else {}) for k in range(3)]
+    groups, submit, run = made(given)
+    loop = volcano.loop_of(volcano_site([4, 4], queues, actions), seed=3)
+    return groups, run, loop.play(groups, submit, run, until=LONG)
+
+
+def kai_plays(given, **words):
+    queues = [kai_queue("q0", 2), kai_queue("q1", 1, limit=6), kai_queue("q2", 0, weight=2)]
+    groups, submit, run = made(given)
+    return groups, run, kai.loop_of(kai_site([4, 4], queues, **words), seed=3).play(groups, submit, run, until=LONG)
+
+
+BOTH = pytest.mark.parametrize("plays", [volcano_plays, kai_plays])
+
+
+def held(groups, found, of):
+    """What was held at each time something began, by a key of a stay."""
+    for at in sorted({stay.begin for stay in found.stays}):
+        sums = Counter()
+        for stay in found.stays:
+            if stay.begin <= at < stay.end:
+                sums[of(stay)] += groups[stay.group].pods[stay.pod].requests[GPU]
+        yield sums
+
+
+@BOTH
+@settings(max_examples=12, deadline=None)
+@given(given_=GROUPS)
+def test_no_node_holds_more_than_it_has(plays, given_):
+    groups, _, found = plays(given_)
+    assert all(n <= 4 for sums in held(groups, found, lambda stay: stay.node) for n in sums.values())
+
+
+@BOTH
+@settings(max_examples=12, deadline=None)
+@given(given_=GROUPS)
+def test_no_queue_holds_more_than_its_limit(plays, given_):
+    groups, _, found = plays(given_)
+    assert all(sums["q1"] <= 6 for sums in held(groups, found, lambda stay: groups[stay.group].queue))
+
+
+@BOTH
+@settings(max_examples=12, deadline=None)
+@given(given_=GROUPS)
+def test_a_gang_is_there_whole_or_not_at_all(plays, given_):
+    groups, _, found = plays(given_)
+    there = Counter((stay.group, stay.begin, stay.end) for stay in found.stays)
+    assert all(count == len(groups[k].pods) for (k, _, _), count in there.items())
+
+
+def need(one):
+    return sum(pod.requests[GPU] for pod in one.pods)
+
+
+def fits(one):
+    """Whether a group fits on two empty nodes of four GPUs."""
+    return len(one.pods) <= 2 * (4 // one.pods[0].requests[GPU])
+
+
+@settings(max_examples=12, deadline=None)
+@given(given_=GROUPS, size=st.sampled_from([(1, 1), (1, 2), (2, 1)]), submit=st.integers(0, 40))
+def test_in_kai_a_group_within_its_queues_quota_ends_and_is_never_evicted(given_, size, submit):
+    """Where nobody is moved to make room: a group that is moved begins anew, and that may happen again and again."""
+    others = [(1 + one[0] % 2, *one[1:]) for one in given_]
+    _, _, found = kai_plays(
+        [(0, *size, submit, 20), *others], actions=("allocate", "reclaim", "preempt"), consolidating_reclaim=False
+    )
+    assert not math.isinf(found.end[0])
+    assert found.evictions[0] == 0
+
+
+@settings(max_examples=12, deadline=None)
+@given(given_=GROUPS)
+def test_in_volcano_every_group_within_its_queues_share_of_the_weights_ends(given_):
+    """More is not promised: of two gangs over what their queues deserve neither starts, though both would fit.
+
+    Nor is it with enqueue: a group that is admitted and can never start keeps others of its queue from being admitted.
+    """
+    groups, _, found = volcano_plays(given_, ALL[1:])
+    shares = {f"q{k}": 8 * (k + 1) / 6 for k in range(3)}
+    small = [k for k, one in enumerate(groups) if need(one) <= shares[one.queue] and fits(one)]
+    assert not any(math.isinf(found.end[k]) for k in small)
+
+
+def test_in_volcano_two_gangs_over_their_queues_shares_wait_for_ever():
+    groups, submit, run = made([(0, 1, 3, 0, 1), (1, 2, 3, 0, 1)])
+    queues = [VolcanoQueue("q0", weight=1), VolcanoQueue("q1", weight=2)]
+    found = volcano.play(volcano_site([4, 4], queues), groups, submit, run, seed=1)
+    assert found.start == [math.inf, math.inf]  # 8 GPUs, of which they deserve 2.67 and 5.33, and need 3 and 6
+
+
+@BOTH
+@settings(max_examples=12, deadline=None)
+@given(given_=GROUPS)
+def test_a_group_that_ends_has_run_its_whole_time(plays, given_):
+    _, run, found = plays(given_)
+    ended = [k for k, end in enumerate(found.end) if not math.isinf(end)]
+    assert all(found.end[k] - found.begin[k] == run[k] for k in ended)
+
+
+@BOTH
+def test_the_same_seed_gives_the_same_schedule(plays):
+    given_ = [(k % 3, 1 + k % 4, 1 + k % 3, 3 * k, 20) for k in range(8)]
+    assert plays(given_)[2] == plays(given_)[2]
