@@ -214,8 +214,9 @@ def _queues(lists: Inventory, intake: Intake) -> None:
     """Volcano or KAI as the site's queues configure it, where nothing else does."""
     found = gang_scheduler_of(lists.queues.values())
     lists.scheduler = lists.scheduler or found
-    intake.keep("queues", len(lists.queues))
-    intake.keep("pod groups", len(lists.groups))
+    for table, kept in (("queues", len(lists.queues)), ("pod groups", len(lists.groups))):
+        if intake.rows.get(table):
+            intake.keep(table, kept)
 
 
 def _again(before: tuple[object, str, int] | None, table: str, name: str, intake: Intake) -> None:
