@@ -100,6 +100,7 @@ def test_recommendations_are_a_view_and_one_of_them_can_be_tried(tab):
     tab.until("document.querySelectorAll('#advice-table tbody tr').length > 2")
     assert tab.browser.title.startswith("What to do · busy")
     assert "mean wait" in tab.text("advice-diagnose")
+    assert "`" not in tab.text("advice-diagnose")
     tab.click("#ask-calibrate")
     tab.until("document.getElementById('advice-calibrate').innerText.length > 20")
     assert violations(tab.browser) == []

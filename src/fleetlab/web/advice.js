@@ -1,7 +1,7 @@
 // What to do about waiting: one table of all recommendations, the cheapest first, from three studies.
 "use strict";
 window.fleetlab.advice = () => {
-  const { $, el, Operation, busy, progressed, idle, trouble, address, capital, apply } = window.fleetlab.page;
+  const { $, el, prose, Operation, busy, progressed, idle, trouble, address, capital, apply } = window.fleetlab.page;
   const WORDS = { diagnose: "Simulating one change after the other", capacity: "Searching the smallest cluster", calibrate: "Comparing with the log" };
   const answers = new Map(); // by study
   let about = ""; // the scenario that they are of
@@ -24,7 +24,7 @@ window.fleetlab.advice = () => {
   function show() {
     const rows = [...answers.values()].flatMap((answer) => answer.rows).sort(order);
     $("advice-table").tBodies[0].replaceChildren(...rows.map(line));
-    for (const study of Object.keys(WORDS)) $(`advice-${study}`).replaceChildren(...(answers.get(study)?.findings ?? []).map((text) => el("li", {}, text)));
+    for (const study of Object.keys(WORDS)) $(`advice-${study}`).replaceChildren(...(answers.get(study)?.findings ?? []).map((text) => el("li", {}, ...prose(text))));
   }
   window.fleetlab.advise = async (study) => {
     const link = address();

@@ -1,7 +1,7 @@
 // One job: found by words or among the longest waits, then its story beside what the log recorded.
 "use strict";
 window.fleetlab.oneJob = () => {
-  const { $, el, Operation, busy, progressed, idle, trouble, address, duration, capital, showJob } = window.fleetlab.page;
+  const { $, el, prose, Operation, busy, progressed, idle, trouble, address, duration, capital, showJob } = window.fleetlab.page;
   let running = null;
   let shown = ""; // the question whose answer is shown
   const SOONER = "what would have started it sooner";
@@ -83,7 +83,7 @@ window.fleetlab.oneJob = () => {
   function show(answer, tried) {
     const { job } = answer.result;
     $("job-story").replaceChildren(...(job ? [el("h2", {}, `Job ${job.name ?? `#${job.job}`}`)] : []),
-      el("ul", { className: "findings" }, ...answer.findings.map((line) => el("li", {}, line))), ...(job ? story(answer, tried) : candidates(answer)));
+      el("ul", { className: "findings" }, ...answer.findings.map((line) => el("li", {}, ...prose(line)))), ...(job ? story(answer, tried) : candidates(answer)));
     window.fleetlab.live($("job-story"));
   }
 

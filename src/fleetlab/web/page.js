@@ -16,6 +16,8 @@
     made.append(...inside);
     return made;
   };
+  // A sentence in which what stands between backticks is code.
+  const prose = (text) => text.split("`").map((part, k) => (k % 2 ? el("code", {}, part) : part));
   const shape = (name, about) => {
     const made = document.createElementNS(SVG, name);
     for (const [key, value] of Object.entries(about)) made.setAttribute(key, value);
@@ -264,7 +266,7 @@
     $("what-if").classList.remove("drawing");
     bars($("allocation"), answer.allocation.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, text: percentage(t.now), change: `baseline ${percentage(t.base)}`, most: 1 })));
     figures(answer.html);
-    $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, line)));
+    $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, ...prose(line))));
     remember(answer, operation.link);
     downloads();
     makePresets();
@@ -287,7 +289,7 @@
     selected(answer.submitted);
     recorded(answer.recorded);
     headline(answer);
-    $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, line)));
+    $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, ...prose(line))));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
     if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, answer.rows.some((r) => r.metric === "mean wait") ? "No job waits." : "No job completed."));
@@ -683,7 +685,7 @@
     const result = await operation.over;
     if (!result) return idle("Cancelled.");
     const part = new DOMParser().parseFromString(result.html, "text/html");
-    const notes = el("ul", { className: "notes" }, ...opened.notes.map((line) => el("li", {}, line)));
+    const notes = el("ul", { className: "notes" }, ...opened.notes.map((line) => el("li", {}, ...prose(line))));
     $("description").replaceChildren(el("h2", {}, "Summary"), ...[...part.body.childNodes].map((node) => document.adoptNode(node)), el("h2", {}, "Notes"), notes);
     window.fleetlab.live($("description"));
     described = state.trace;
@@ -726,7 +728,7 @@
 
   // --- what other scripts of the page use ---
   window.fleetlab.page = {
-    $, el, ask, Operation, Refused, busy, progressed, idle, say, trouble, duration, capital, take, titled,
+    $, el, prose, ask, Operation, Refused, busy, progressed, idle, say, trouble, duration, capital, take, titled,
     get options() { return options; }, get state() { return state; }, get opened() { return opened; },
     address: () => address(state, { short: true }), edits,
     // Take words of a scenario over, and show it.
