@@ -147,7 +147,7 @@ class Slurm:
     kind: ClassVar[str] = "slurm"
     title: ClassVar[str] = "Slurm"
     apart: ClassVar[bool] = False
-    whole_gpus: ClassVar[bool] = False  # who asks for less is told so
+    whole_gpus: ClassVar[bool] = False  # True: requests for a part of a GPU are rounded up, with a note
 
     partitions: tuple[Partition, ...] = ()
     qos: tuple[Qos, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# The first that the sentence has. What no node offers at all comes before what is taken.
+# The first cause that the message names counts: a resource that no node has at all before one that is in use.
 REASONS = (
     ("SchedulingGated", r"SchedulingGated|scheduling is blocked due to non-empty scheduling gates"),
     ("InsufficientGPU", r"Insufficient (?:nvidia\.com|amd\.com|gpu\.intel\.com|aliyun\.com|volcano\.sh)/\S+"),

@@ -61,7 +61,7 @@ class Hopeless:
             self._no_victims[self._kind[number]] = self._version
 
     def fits_nowhere(self, number: int, *, nominated: bool) -> bool:
-        """Return whether a pod surely fits nowhere; one that room is kept for is looked at again."""
+        """Return whether a pod certainly fits on no node; a pod with a nominated node is searched for again."""
         kind = self._kind[number]
         return kind >= 0 and not nominated and self._failed[kind] == self._freed
 

@@ -86,7 +86,7 @@ class Kept:
         try:
             home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fleetlab"
             path = make_private(home / "eta") / f"{_key(scenario, history)}.json"
-        except (OSError, RuntimeError):  # no home, or no folder of one's own
+        except (OSError, RuntimeError):  # no home folder, or one that others can write to
             return cls(None, {})
         try:
             found = {int(row): np.array(answer) for row, answer in json.loads(path.read_text("utf-8")).items()}
