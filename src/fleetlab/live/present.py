@@ -1,4 +1,4 @@
-"""What a poll says of the present: who waits for what, and which GPUs are free."""
+"""The present state of a cluster by its last poll: jobs that wait with their reasons, and free GPUs."""
 
 from __future__ import annotations
 

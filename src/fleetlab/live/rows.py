@@ -56,7 +56,7 @@ class Poll:
     nodes_mark: str = ""  # changes when there are other nodes
     used: dict[str, NodeUse] | None = None  # None: to be counted from where jobs run
     down: frozenset[str] = frozenset()
-    failures: dict[str, str] = field(default_factory=dict)  # what was asked: why it gave nothing
+    failures: dict[str, str] = field(default_factory=dict)  # by command, why it failed
 
     def add(self, row: Row) -> None:
         """Keep the row that knows more of its job."""

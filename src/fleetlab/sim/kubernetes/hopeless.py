@@ -66,7 +66,7 @@ class Hopeless:
         return kind >= 0 and not nominated and self._failed[kind] == self._freed
 
     def preempts_nobody(self, number: int, pod: SchedulingPod) -> bool:
-        """Return whether surely nobody can be evicted for a pod."""
+        """Return whether certainly no pod can be evicted for this one."""
         kind = self._kind[number]
         if not pod.preempts or min(self._running, default=pod.priority) >= pod.priority:
             return True

@@ -64,7 +64,7 @@ class Placed:
 
 
 def play(site: Site, pods: Sequence[SchedulingPod], submit: Sequence[float], run: Sequence[float], seed: int) -> Placed:
-    """Simulate pods that come at their times and run for theirs; a preempted pod is gone, as a bare pod is."""
+    """Simulate pods with given submission and run times; a preempted pod is deleted, as a bare pod is."""
     return Loop(site, pods, run, seed).play(submit)
 
 

@@ -76,7 +76,7 @@ class KueuePlayed:
 def play(
     site: KueueSite, workloads: Sequence[KueueWorkload], submit: Sequence[float], run: Sequence[float], seed: int
 ) -> KueuePlayed:
-    """Simulate workloads that come at their times and run for theirs; the seed orders those that are equal."""
+    """Simulate workloads with given submission and run times; the seed orders those that are equal."""
     return Loop(site, workloads, run, seed).play(submit)
 
 

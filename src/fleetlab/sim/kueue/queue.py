@@ -1,4 +1,4 @@
-"""The queue of a ClusterQueue: who is tried next, and who waits until quota is given back.
+"""The queue of a ClusterQueue: which workload is tried next, and which wait until quota is released.
 
 The order is priority, then when a workload was created. Under BestEffortFIFO, a workload that does not fit is set
 aside, so that those behind it are tried, until something in its tree of cohorts changes; one that waits for those it

@@ -29,7 +29,7 @@ class Site:
 
 
 def play(site: Site, groups: Sequence[PodGroup], submit: Sequence[float], run: Sequence[float], seed: int) -> Placed:
-    """Simulate groups that come at their times and run for theirs."""
+    """Simulate pod groups with given submission and run times."""
     return loop_of(site, seed).play(groups, submit, run)
 
 
