@@ -86,20 +86,22 @@ def test_a_mix_that_was_not_measured_is_answered_by_its_kind_and_says_so(tmp_pat
     assert any("2 mixes of its kind: training + inference" in note for note in found.notes)
 
 
-def test_other_numbers_of_the_same_tenants_come_before_the_kind(tmp_path, made):
-    """Two and four `serve` say MPS, a mix of three others of its kind says time slicing."""
+def test_other_numbers_of_the_same_tenants_do_not_answer(tmp_path, made):
+    """Two have half of a GPU each, and eight an eighth; the hint tells what was measured."""
     cells = []
-    for mode, each in (("time-slicing", {2: 0.4, 4: 0.2, 8: 0.1}), ("mps", {2: 0.6, 4: 0.4, 8: 0.3})):
-        for block in range(2):
-            cells += [made.cell([made.tenant(name, 100)], mode=mode, block=block) for name in ("serve", "answer")]
-            for n, speed in each.items():
-                cells.append(made.cell([made.tenant("serve", 100 * speed)] * n, mode=mode, block=block))
-            other = 0.5 if mode == "time-slicing" else 0.1
-            cells.append(made.cell([made.tenant("answer", 100 * other)] * 3, mode=mode, block=block))
-    found = advise(made.suite(tmp_path, cells), mix="3 serve")
-    assert found.mode == "mps"
-    assert found.tables()["choice"]["value"].to_list() == pytest.approx([(1.2 * 1.6) ** 0.5, 0.8])
-    assert "the same tenants in others: 2 serve and 4 serve" in found.findings[1]
+    for mode, each in (("time-slicing", {2: 0.4, 4: 0.2}), ("mps", {2: 0.6, 4: 0.4, 8: 0.3})):
+        cells.append(made.cell([made.tenant("serve", 100)], mode=mode))
+        cells += [made.cell([made.tenant("serve", 100 * speed)] * n, mode=mode) for n, speed in each.items()]
+    folder = made.suite(tmp_path, cells)
+    for mix in ("3 serve", "8 serve"):
+        with pytest.raises(DeviceError, match=f"not measured in two modes: {mix}") as refused:
+            advise(folder, mix=mix)
+        assert "time slicing: 2 serve, 4 serve; MPS: 2 serve, 4 serve, 8 serve" in refused.value.hint
+
+
+def test_one_tenant_shares_nothing(tmp_path, made):
+    with pytest.raises(DeviceError, match="one tenant shares nothing: train"):
+        advise(made.pairs(tmp_path, {"mps": {("serve", "train"): (0.6, 0.6)}}), mix="train")
 
 
 def test_copies_with_requests_on_a_schedule_have_one_tail(tmp_path, made):

@@ -14,9 +14,9 @@ from fleetlab.bench.advise.classes import JobClasses
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import SuiteData
+from fleetlab.bench.analysis.suite_data import SuiteData, mode_name
 from fleetlab.bench.analysis.values import is_apart
-from fleetlab.bench.analysis.wording import count_noun, join_words
+from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.build import CLASSES, class_by_utilization
 from fleetlab.bench.results.cells import mix_name
 from fleetlab.core import DeviceError
@@ -42,6 +42,9 @@ def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedM
     """Find the mixes: the mix itself, else those of its classes, else those of its kind."""
     jobs = jobs or JobClasses()
     parts = _parts(words)
+    if len(parts) < 2:
+        msg = f"one tenant shares nothing: {words}"
+        raise DeviceError(msg, hint='--mix "2 train" or "train, serve" asks for tenants that share a GPU')
     each = [_tenants(f.gathered, part, jobs) for part in parts]
     exact = dict.fromkeys(mix_name(sorted(names)) for names in product(*each))
     names = tuple(sorted(next(product(*each))))
@@ -51,9 +54,10 @@ def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedM
         used = {name for mix in measured for name in _names(f, mix)}
         classes = {part: of for part, of in zip(parts, each, strict=True) if jobs.class_named(part) and [part] != of}
         return replace(found, classes={p: tuple(n for n in of if n in used) for p, of in classes.items()})
-    if near := _other_numbers(f, names):
-        basis = f"not measured in this number; the same tenants in others: {join_words(list(near))}"
-        return AskedMix(words, near, len(parts), basis, names)
+    if counts := _other_counts(f, names):
+        msg = f"not measured in two modes: {mix_name(list(names))}"
+        told = "; ".join(f"{mode_name(mode)}: {', '.join(mixes)}" for mode, mixes in counts.items())
+        raise DeviceError(msg, hint=f"the same tenants were measured in other numbers, {told}; {OTHER_MODES}")
     kind = f.gathered.kind(names)
     alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
     if not alike:
@@ -62,12 +66,17 @@ def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedM
     return AskedMix(words, tuple(alike), len(parts), f"{len(alike)} mixes of its kind: {kind}", _names(f, alike[0]))
 
 
-def _other_numbers(f: Findings, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Mixes of the same tenants, the nearest with fewer and the nearest with more that were measured in two modes."""
-    mixes = {m.mix: m.names for m in f.gathered.meetings if set(m.names) == set(names) and len(m.names) > 1}
-    near = sorted((len(of), mix) for mix, of in mixes.items() if len(_modes(f, mix)) > 1)
-    fewer, more = [at for at in near if at[0] <= len(names)], [at for at in near if at[0] > len(names)]
-    return tuple(mix for _, mix in (*fewer[-1:], *more[:1]))
+def _other_counts(f: Findings, names: tuple[str, ...]) -> dict[str, list[str]]:
+    """Mixes of the same tenants in other numbers, by mode, fewest tenants first.
+
+    They do not answer for this one: two trainings have half of a GPU each and eight an eighth, and servers that keep up
+    in fours fall behind in sixes.
+    """
+    found: dict[str, set[tuple[int, str]]] = {}
+    for m in f.gathered.meetings:
+        if set(m.names) == set(names) and len(m.names) > 1 and is_apart(m.mode):
+            found.setdefault(m.mode, set()).add((len(m.names), m.mix))
+    return {mode: [mix for _, mix in sorted(found[mode])] for mode in sorted(found, key=mode_order)}
 
 
 def _modes(f: Findings, mix: str) -> list[str]:

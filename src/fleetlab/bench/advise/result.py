@@ -187,6 +187,10 @@ def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
     if any(not is_apart(m.mode) for m in f.gathered.meetings):
         yield "tenants of one process (streams, green contexts) are not compared: they need one program"
     yield "progress is relative to the median rate of the tenant alone on the whole GPU without MPS"
+    for mode in mix_modes(f, asked):
+        has = sum(any(m.mix == mix and m.mode == mode for m in f.gathered.meetings) for mix in asked.mixes)
+        if has < len(asked.mixes):
+            yield f"{mode_name(mode)} was measured in {has} of these {len(asked.mixes)} mixes only"
     if asked.basis != "measured":
         yield f"this mix itself was not measured in two modes; basis: {asked.basis}"
     yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"
