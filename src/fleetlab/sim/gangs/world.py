@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Progress
-from fleetlab.core.kai import NON_PREEMPTIBLE, Kai
+from fleetlab.core.kai import GPU, NON_PREEMPTIBLE, Kai, KaiQueue
 from fleetlab.core.names import clip
 from fleetlab.core.pod_groups import PodGroup
 from fleetlab.core.progress import silent
-from fleetlab.core.volcano import Volcano
+from fleetlab.core.queue_rules import Queues
+from fleetlab.core.queues import Limits, Queue, QueueTree
+from fleetlab.core.volcano import Volcano, VolcanoQueue
 from fleetlab.sim.gangs.amounts import add
 from fleetlab.sim.gangs.loop import Placed, Stay
 from fleetlab.sim.gangs.tasks import OUR_OWN
@@ -24,6 +27,8 @@ from fleetlab.sim.kai import play as kai
 from fleetlab.sim.kubernetes.loop import PodRun
 from fleetlab.sim.kubernetes.play import gpu_bits, nodes_of, pods_of
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, Ints
+from fleetlab.sim.queue_tables import JobQueues
+from fleetlab.sim.quota import Quotas
 from fleetlab.sim.schedule import Played, Segments
 from fleetlab.sim.volcano import play as volcano
 from fleetlab.sim.world import World
@@ -43,8 +48,26 @@ def play(
     else:
         loop = kai.loop_of(kai.Site(nodes, site), seed)
     stop = math.inf if until is None else float(until)
-    placed = loop.play(groups_of(world, site), world.submit.tolist(), world.runtime.tolist(), stop, progress or silent)
-    return _played(world, placed, until)
+    groups = groups_of(world, site)
+    placed = loop.play(groups, world.submit.tolist(), world.runtime.tolist(), stop, progress or silent)
+    quotas, member = _limits(world, site, [group.queue for group in groups])
+    return replace(_played(world, placed, until), quotas=quotas, member=member)
+
+
+def _limits(world: World, site: Volcano | Kai, queues: list[str]) -> tuple[Quotas, Ints]:
+    """The most GPUs that each queue may hold, and the queue of each job, for the reasons of waits."""
+    names = [queue.name for queue in site.queues]
+    tree = QueueTree(
+        Queue(one.name, one.parent if one.parent in names else None, limits=Limits(resources=_most(one)))
+        for one in site.queues
+    )
+    frame = world.frame.with_columns(queue=pl.Series(queues, dtype=pl.String))
+    return JobQueues(Queues(tree, rules="slurm", column="queue")).tables(frame)
+
+
+def _most(queue: VolcanoQueue | KaiQueue) -> dict[str, float]:
+    most = queue.capability.get(GPU, -1) if isinstance(queue, VolcanoQueue) else queue.quota(GPU).limit
+    return {} if most < 0 else {"gpu": most}
 
 
 def groups_of(world: World, site: Volcano | Kai) -> list[PodGroup]:

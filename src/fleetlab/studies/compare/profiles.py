@@ -51,5 +51,9 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
+        elif isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) and "name" in v for v in value):
+            yield from _flat(
+                {v["name"]: {k: w for k, w in v.items() if k != "name"} for v in value}, f"{before}{name}."
+            )
         else:
             yield f"{before}{name}", str(value)

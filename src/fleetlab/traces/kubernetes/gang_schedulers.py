@@ -22,6 +22,7 @@ from fleetlab.traces.kubernetes.quantity import quantity
 HINT = "Queues of Volcano or KAI, as `kubectl get queues -o yaml` prints them"
 VOLCANO, KAI = "scheduling.volcano.sh", "scheduling.run.ai"
 MEGABYTE = 10**6
+RESOURCES = ("cpu", "memory", "gpu")  # that a queue of KAI has a part of
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
@@ -100,7 +101,7 @@ def volcano_queue(item: Object) -> VolcanoQueue:
     status = members(item.get("status"), "status")
     return VolcanoQueue(
         _name(item),
-        weight=max(1, whole(spec.get("weight"), "spec.weight")),
+        weight=_weight(spec),
         capability=_amounts(spec.get("capability"), "spec.capability"),
         deserved=_amounts(spec.get("deserved"), "spec.deserved"),
         guarantee=_amounts(members(spec.get("guarantee"), "spec.guarantee").get("resource"), "spec.guarantee.resource"),
@@ -110,6 +111,15 @@ def volcano_queue(item: Object) -> VolcanoQueue:
         is_open=words(status.get("state"), "status.state") in ("", "Open"),
         dequeue=_dequeue(words(spec.get("dequeueStrategy"), "spec.dequeueStrategy")),
     )
+
+
+def _weight(spec: Object) -> int:
+    if spec.get("weight") is None:
+        return 1
+    if (weight := whole(spec["weight"], "spec.weight")) < 1:
+        msg = f"`spec.weight` is below 1: {weight}"
+        raise MalformedObject(msg)
+    return weight
 
 
 def _dequeue(name: str) -> str:
@@ -170,6 +180,10 @@ def kai_queue(item: Object) -> KaiQueue:
     resources = members(spec.get("resources"), "spec.resources")
     units = {CPU: ("cpu", 1.0), "memory": ("memory", float(MEGABYTE)), GPU: ("gpu", 1.0)}
     created = moment(members(item.get("metadata"), "metadata").get("creationTimestamp"), "creationTimestamp")
+    for name in resources:
+        if name not in RESOURCES:
+            msg = f"`spec.resources` of Queue {_name(item)} has no {name}: {', '.join(RESOURCES)}"
+            raise MalformedObject(msg)
     return KaiQueue(
         _name(item),
         words(spec.get("parentQueue"), "spec.parentQueue"),
@@ -181,6 +195,10 @@ def kai_queue(item: Object) -> KaiQueue:
 
 def _quota(given: Mapping[str, Any], unit: float) -> Quota:
     quota, limit, weight = (_number(given, key) for key in ("quota", "limit", "overQuotaWeight"))
+    for key, value in (("quota", quota), ("limit", limit), ("overQuotaWeight", weight)):
+        if value < 0 and not (value == -1 and key != "overQuotaWeight"):
+            msg = f"`{key}` is below 0: {value:g}; -1 is without bound, for a quota or a limit"
+            raise MalformedObject(msg)
     return Quota(max(-1.0, quota * unit), max(-1.0, limit * unit), weight)
 
 

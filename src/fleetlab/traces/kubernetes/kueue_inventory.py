@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fleetlab.core import PolicyError, TraceError
 from fleetlab.core.kubernetes import KubeScheduler
@@ -22,6 +24,7 @@ class KueueInventory:
     objects: dict[tuple[str, str], tuple[object, str, int]] = field(default_factory=dict)
     queues: dict[str, str] = field(default_factory=dict)
     workloads: int = 0
+    pending: dict[str, str] = field(default_factory=dict)  # Workloads without quota, by the uid of what they are of
 
     def store(self, item: Object, file: str, line: int) -> tuple[object, str, int] | None:
         """Take an object; return the one of the same name that it supersedes."""
@@ -40,10 +43,12 @@ class KueueInventory:
     def _store_workload(self, item: Object) -> None:
         about, spec = members(item.get("metadata"), "metadata"), members(item.get("spec"), "spec")
         queue = words(spec.get("queueName"), "spec.queueName")
-        for owner in elements(about.get("ownerReferences"), "metadata.ownerReferences"):
-            uid = words(members(owner, "metadata.ownerReferences").get("uid"), "uid")
-            if queue and uid:
-                self.queues[uid] = queue
+        owners = elements(about.get("ownerReferences"), "metadata.ownerReferences")
+        uids = [words(members(one, "metadata.ownerReferences").get("uid"), "uid") for one in owners]
+        self.queues |= {uid: queue for uid in uids if queue and uid}
+        if not _has_quota(item):
+            name = words(about.get("name"), "metadata.name")
+            self.pending |= {uid or name: name for uid in uids or [""]}
         self.workloads += 1
 
     def __len__(self) -> int:
@@ -54,6 +59,15 @@ class KueueInventory:
         if pod.owner not in self.queues:
             return pod
         return replace(pod, queue=pod.queue or self.queues[pod.owner], gang=pod.gang or pod.owner)
+
+    def without_pods(self, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Return a note of Workloads that wait for quota and have no pods yet, as suspended jobs do."""
+        seen = {str(row["parent"]).rpartition("/")[2] for row in rows}  # the uid, or namespace and uid
+        missing = [name for uid, name in self.pending.items() if uid not in seen]
+        some = ", ".join(missing[:5])
+        return [f"Workloads that wait for quota and have no pods are not in the trace: {len(missing)} ({some})"][
+            : len(missing)
+        ]
 
     @property
     def label_keys(self) -> frozenset[str]:
@@ -75,3 +89,10 @@ class KueueInventory:
             return Kueue.of(*kept, *([pods] if pods else [])), notes
         except PolicyError as e:
             raise TraceError(str(e), hint=f"list all of Kueue's objects: {HINT}") from None
+
+
+def _has_quota(item: Object) -> bool:
+    """Whether Kueue has reserved quota for a Workload."""
+    status = members(item.get("status"), "status")
+    conditions = [members(one, "conditions") for one in elements(status.get("conditions"), "status.conditions")]
+    return any(one.get("type") == "QuotaReserved" and one.get("status") == "True" for one in conditions)

@@ -96,7 +96,7 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
         placements=placements_of(gangs, jobs, zero),
         names=jobs.select("job", "name").lazy(),
         series={"unsized": unsized.lazy()} if unsized.height else {},
-        notes=(*_notes(rows, lists, cluster), *left_out, *others),
+        notes=(*_notes(rows, lists, cluster), *left_out, *lists.kueue.without_pods(rows), *others),
     )
 
 
@@ -117,7 +117,12 @@ def _files(path: Path) -> tuple[list[SourceFile], list[str], KubeScheduler | Non
     notes = [f"not read: {', '.join(passed[:10])}"] if passed else []
     if len(configured) > 1:
         notes.append(f"of several configurations of kube-scheduler the first is read: {configured[0].name}")
-    return readable, notes, _scheduler(configured[0]) if configured else None
+    if not configured:
+        return readable, notes, None
+    try:
+        return readable, notes, _scheduler(configured[0])
+    except TraceError as e:  # pods and nodes can be read all the same
+        return readable, [*notes, f"the configuration of kube-scheduler is left out: {e}"], None
 
 
 def _scheduler(source: SourceFile) -> KubeScheduler:

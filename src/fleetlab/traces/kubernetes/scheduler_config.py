@@ -12,9 +12,17 @@ from pathlib import Path
 
 from fleetlab.core import TraceError
 from fleetlab.core.kubernetes import SCORES, KubeScheduler, Shape
+from fleetlab.core.names import lookup
 from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, whole, words
 
 HINT = "what kube-scheduler is given with --config: a KubeSchedulerConfiguration"
+VERSION = "kubescheduler.config.k8s.io/v1beta1"
+LATER = (
+    "scores of Kubernetes 1.23 and later are others; written as v1beta1, NodeResourcesMostAllocated or "
+    "RequestedToCapacityRatio among plugins.score.enabled stand for a scoringStrategy"
+)
+# Plugins that score, beside those of the default profile.
+OTHERS = ("NodeResourcesMostAllocated", "RequestedToCapacityRatio", "NodeLabel", "ServiceAffinity")
 DEFAULT = KubeScheduler()
 KIND = re.compile(r"""(?:^kind|"kind")\s*:\s*["']?KubeSchedulerConfiguration\b""", re.MULTILINE)
 
@@ -65,6 +73,10 @@ def scheduler_of(config: Object, name: str | None = None) -> KubeScheduler:
     if config.get("kind") != "KubeSchedulerConfiguration":
         msg = "not a KubeSchedulerConfiguration"
         raise MalformedObject(msg)
+    version = words(config.get("apiVersion"), "apiVersion")
+    if version and version != VERSION:
+        msg = f"apiVersion {version} is not modeled, only {VERSION}: {LATER}"
+        raise MalformedObject(msg)
     profile = _profile(config, name)
     plugins = members(members(profile.get("plugins"), "plugins").get("score"), "plugins.score")
     arguments = dict(_arguments(profile))
@@ -94,13 +106,20 @@ def _weights(plugins: Object) -> Mapping[str, int]:
     weights = {} if "*" in off else {name: weight for name, weight in SCORES.items() if name not in off}
     for one in elements(plugins.get("enabled"), "enabled"):
         plugin = members(one, "enabled")
-        weights[words(plugin.get("name"), "name")] = whole(plugin.get("weight"), "weight") or 1
+        name = words(plugin.get("name"), "name")
+        lookup("score plugin of Kubernetes 1.20", name, (*SCORES, *OTHERS), error=TraceError)
+        weights[name] = whole(plugin.get("weight"), "weight") or 1
     return weights
 
 
 def _arguments(profile: Object) -> list[tuple[str, Object]]:
     given = [members(one, "pluginConfig") for one in elements(profile.get("pluginConfig"), "pluginConfig")]
-    return [(words(one.get("name"), "pluginConfig.name"), members(one.get("args"), "args")) for one in given]
+    found = [(words(one.get("name"), "pluginConfig.name"), members(one.get("args"), "args")) for one in given]
+    for plugin, arguments in found:
+        if "scoringStrategy" in arguments:
+            msg = f"scoringStrategy of {plugin} is of v1beta2 and later: {LATER}"
+            raise MalformedObject(msg)
+    return found
 
 
 def _resources(arguments: Object) -> dict[str, int]:
