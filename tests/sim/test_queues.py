@@ -376,7 +376,7 @@ def test_the_accounts_of_a_slurm_are_queues_of_the_event_driven_rules():
 
 
 def test_slurms_own_loops_take_no_other_queues(trace):
-    with pytest.raises(PolicyError, match="Slurm's loops take accounts and QOS from its configuration"):
+    with pytest.raises(PolicyError, match="Slurm takes queues from its own configuration"):
         fleetlab.simulate(trace, scheduler=Slurm(), queues=TWO)
 
 

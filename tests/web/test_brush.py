@@ -133,16 +133,32 @@ def settled(tab):
     )
 
 
+def press_and_drag(tab):
+    """Begin to drag over the rows; a chart that is drawn anew meanwhile is looked for again."""
+    from selenium.common.exceptions import StaleElementReferenceException
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    for attempt in range(5):
+        chain = ActionChains(tab.browser)
+        try:
+            chain.key_down(Keys.SHIFT).move_to_element_with_offset(rows_in_view(tab), -300, 0).click_and_hold()
+            chain.move_by_offset(200, 5).perform()
+        except StaleElementReferenceException:
+            ActionChains(tab.browser).reset_actions()
+            assert attempt < 4
+        else:
+            return
+
+
 @pytest.mark.browser
 def test_a_brush_sets_the_window_of_all_numbers_and_stays_from_one_what_if_to_the_next(tab):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
     tab.open(SMALL)
-    over = rows_in_view(tab)
     before = tab.numbers()["mean wait"][0]
-    chain = ActionChains(tab.browser).key_down(Keys.SHIFT).move_to_element_with_offset(over, -300, 0).click_and_hold()
-    chain.move_by_offset(200, 5).perform()
+    press_and_drag(tab)
     tab.ask(f"{TIMELINE}.show(null)")  # as an answer that comes meanwhile does
     ActionChains(tab.browser).release().key_up(Keys.SHIFT).perform()
     tab.until("location.search.includes('submitted=')")

@@ -30,6 +30,7 @@ EXTRAS = {
     "dist": "sweeps on several machines",
     "k8s": "read manifests in YAML",
     "web": "the page",
+    "watch": "metrics of a watched cluster",
 }
 PROGRAMS = {
     "nvidia-smi": "GPUs and their settings",

@@ -36,9 +36,11 @@ ABOVE_JOB_LIMIT = "is larger, smaller or longer than a job of its queue or QOS m
 # Why a job is left out of a simulation: it is refused when it is submitted.
 ABOVE_SUBMIT_LIMIT = "refused: a limit on submitted jobs, or with DenyOnLimit on the job itself"
 CLOSED_PARTITION = "refused: its partitions take no jobs, or none like it"
-NO_QUEUE = "refused: no LocalQueue or ClusterQueue of Kueue is the job's"
-ABOVE_QUOTA = "refused: its ClusterQueue could never admit it: more than all quota, or of no flavor that it may use"
-REFUSALS = ("", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION, NO_QUEUE, ABOVE_QUOTA)  # by number
+NO_QUEUE = "refused: it names no LocalQueue or ClusterQueue of Kueue"
+ABOVE_CLUSTER_QUEUE = (
+    "refused: its ClusterQueue could never admit it: more than all quota, or of no flavor that it may use"
+)
+REFUSALS = ("", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION, NO_QUEUE, ABOVE_CLUSTER_QUEUE)  # by number
 
 # At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
 REASONS = Catalog(

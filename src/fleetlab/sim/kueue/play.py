@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fleetlab.core import Cluster, Progress
-from fleetlab.core.catalog.reasons import ABOVE_QUOTA, NO_QUEUE, REFUSALS
+from fleetlab.core.catalog.reasons import ABOVE_CLUSTER_QUEUE, NO_QUEUE, REFUSALS
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.core.progress import silent
@@ -57,7 +57,7 @@ def _refused(site: Kueue, workloads: list[KueueWorkload], queues: list[str | Non
             continue
         if (one.shape, queue) not in known:
             fits = FlavorAssigner(empty, one, 0.0).assign().mode == Mode.FIT
-            known[one.shape, queue] = 0 if fits else REFUSALS.index(ABOVE_QUOTA)
+            known[one.shape, queue] = 0 if fits else REFUSALS.index(ABOVE_CLUSTER_QUEUE)
         found[k] = known[one.shape, queue]
     return found
 
