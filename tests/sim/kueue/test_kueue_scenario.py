@@ -96,8 +96,8 @@ SMALL = Kueue.of(cq("vision", None, gpus(8)), cq("small", None, gpus(4)))
 def test_who_no_queue_is_for_is_left_out_and_told_so():
     result = run([(0.0, 10.0, 1000, "vision"), (1.0, 10.0, 1000, "nobody"), (2.0, 10.0, 8000, "small")], SMALL)
     assert sorted(result.refused["reason"].str.slice(0, 30).to_list()) == [
+        "refused: it names no LocalQueu",
         "refused: its ClusterQueue coul",
-        "refused: no LocalQueue or Clus",
     ]
 
 
