@@ -34,6 +34,14 @@ kind: Queue
 metadata: {{name: q}}
 spec: {{weight: {weight}, capability: {{nvidia.com/gpu: 8}}}}
 """
+KUEUE = """apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: q}
+spec:
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors: [{name: any, resources: [{name: nvidia.com/gpu, nominalQuotas: 8}]}]
+"""
 
 
 def written(folder, text, name="scheduler.yaml"):
@@ -53,6 +61,7 @@ def written(folder, text, name="scheduler.yaml"):
         (KAI.format(resource="gpus", quota=8), "`spec.resources` of Queue q has no gpus"),
         (KAI.format(resource="gpu", quota=-8), "`quota` is below 0: -8"),
         (VOLCANO.format(weight=0), "`spec.weight` is below 1: 0"),
+        (KUEUE, "no `nominalQuota` of nvidia.com/gpu"),
     ],
 )
 def test_what_is_not_understood_is_refused(tmp_path, text, what):

@@ -200,7 +200,7 @@ class Watcher:
         except OSError as e:
             poll.failures["store"] = f"{e.filename}: {e.strerror or e}"
 
-    # -- what is said --------------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------------
 
     def _show(self, poll: Poll) -> None:
         before = self.present

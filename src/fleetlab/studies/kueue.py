@@ -21,7 +21,7 @@ from fleetlab.traces.kubernetes.kueue_snapshot import KueueSnapshot, read_kueue_
 
 @dataclass(frozen=True)
 class KueueMoment:
-    """Kueue at one moment: who holds which quota, and who waits."""
+    """The workloads of Kueue at one moment: those that hold quota, and those that are pending."""
 
     snapshot: KueueSnapshot
     kueue: Kueue

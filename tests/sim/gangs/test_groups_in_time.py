@@ -94,6 +94,15 @@ def test_an_evicted_group_begins_anew_and_runs_its_whole_time():
     assert (found.lost[0], found.end) == (10.0, [130.0, 30.0])
 
 
+def test_the_time_in_which_an_evicted_group_leaves_is_lost_too():
+    """It runs to 10 s and leaves at 15 s; the other runs to 35 s, and 100 s of its own follow."""
+    queues = [kai_queue("a", 0), kai_queue("b", 4)]
+    groups = [group("low", "a", 4), group("high", "b", 4)]
+    timing = Timing(period=1.0, grace=5.0)
+    found = kai.play(kai_site([4], queues, timing), groups, [0.0, 10.0], [100.0, 20.0], seed=1)
+    assert (found.lost[0], found.end) == (15.0, [135.0, 35.0])
+
+
 def test_a_group_that_ends_while_it_would_be_leaving_is_done():
     queues = [kai_queue("a", 0), kai_queue("b", 4)]
     timing = Timing(period=1.0, grace=30.0)

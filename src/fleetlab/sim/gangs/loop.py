@@ -202,7 +202,7 @@ class Loop:
         self._version[number] += 1
         placed.begin[number] = math.inf
         placed.evictions[number] += 1
-        placed.lost[number] += self.now - begin
+        placed.lost[number] += self.now + self.timing.grace - begin  # it holds its nodes while it leaves
         if placed.evictions[number] > MOST_EVICTIONS:
             msg = f"groups evict each other without end: {job.name} began anew {MOST_EVICTIONS:,} times"
             raise PolicyError(msg, hint="until=SECONDS ends the simulation before; or leave an action out")

@@ -88,7 +88,10 @@ def _quota(quota: Object) -> tuple[str, ResourceQuota]:
         None if quota.get(key) is None else counted(name, quota[key], f"resources.{key}")
         for key in ("nominalQuota", "borrowingLimit", "lendingLimit")
     ]
-    return name, ResourceQuota(values[0] or 0, values[1], values[2])
+    if values[0] is None:
+        msg = f"no `nominalQuota` of {name or 'a resource'}, which Kueue requires"
+        raise MalformedObject(msg)
+    return name, ResourceQuota(values[0], values[1], values[2])
 
 
 def _weight(spec: Object) -> float:
