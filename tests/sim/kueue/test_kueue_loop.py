@@ -5,9 +5,10 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from fleetlab.core import PolicyError
 from fleetlab.core.kubernetes import SchedulingNode
 from fleetlab.core.kueue import FairSharing, Kueue, ResourceFlavor, Topology
 from fleetlab.core.kueue_quota import ResourceGroup, ResourceQuota
@@ -174,11 +175,21 @@ def usage_over_time(kueue, played, jobs):
         yield held
 
 
+def ended(*words):
+    """Laws are of simulations that end: policies can be drawn by which workloads preempt each other without end."""
+    try:
+        return play(*words)
+    except PolicyError as e:
+        if "preempt each other without end" in str(e):
+            return reject()
+        raise
+
+
 @settings(max_examples=60, deadline=None)
 @given(sites(), loads(), st.floats(0, 20))
 def test_no_more_is_used_than_there_is_and_no_more_borrowed_than_the_limit(kueue, load, grace):
     jobs, submit, run = load
-    played = play(KueueSite(kueue, grace=grace), jobs, submit, run, 1)
+    played = ended(KueueSite(kueue, grace=grace), jobs, submit, run, 1)
     quotas = {name: queue.groups[0].flavors["h100"][GPU] for name, queue in kueue.cluster_queues.items()}
     extra = kueue.cohorts["left"].groups[0].flavors["h100"][GPU].nominal
     for held in usage_over_time(kueue, played, jobs):
@@ -196,7 +207,7 @@ def test_no_more_is_used_than_there_is_and_no_more_borrowed_than_the_limit(kueue
 @given(sites(), loads(), st.floats(0, 20))
 def test_every_workload_ends_once_or_never_and_runs_in_one_place_at_a_time(kueue, load, grace):
     jobs, submit, run = load
-    played = play(KueueSite(kueue, grace=grace), jobs, submit, run, 1)
+    played = ended(KueueSite(kueue, grace=grace), jobs, submit, run, 1)
     for k in range(len(jobs)):
         mine = sorted((one for one in played.runs if one.workload == k), key=lambda one: one.admitted)
         assert all(a.end <= b.admitted for a, b in pairwise(mine))
@@ -218,7 +229,7 @@ def test_nominal_quota_is_always_given_back_to_its_owner(load, nominal, fair, gr
     owner = [job(f"mine{k}", "owner", nominal, priority=-5) for k in range(3)]
     at = [7.0 + 100 * k for k in range(3)]
     site = site_of(*queues, grace=grace)
-    played = play(site, [*guests, *owner], [*submit, *at], [*run, 20.0, 20.0, 20.0], 1)
+    played = ended(site, [*guests, *owner], [*submit, *at], [*run, 20.0, 20.0, 20.0], 1)
     waits = [start - when for start, when in zip(played.start[-3:], at, strict=True)]
     assert all(wait <= grace + 1e-9 for wait in waits)
 
@@ -227,5 +238,5 @@ def test_nominal_quota_is_always_given_back_to_its_owner(load, nominal, fair, gr
 @given(sites(), loads(), st.integers(0, 3))
 def test_the_same_seed_gives_the_same_schedule(kueue, load, seed):
     jobs, submit, run = load
-    twice = [play(KueueSite(kueue, grace=5.0), jobs, submit, run, seed) for _ in range(2)]
+    twice = [ended(KueueSite(kueue, grace=5.0), jobs, submit, run, seed) for _ in range(2)]
     assert (twice[0].start, twice[0].end) == (twice[1].start, twice[1].end)
