@@ -1,12 +1,12 @@
 """What the site adds to mkdocs: folders in the menu, pages from outside of docs/, GitHub's Markdown, notebooks."""
 
-from docs.site import markdown, notebooks, places
+from docs.site import markdown, notebooks, places, reference
 from mkdocs.structure.files import File, Files
 
 
 def on_config(config):
     """Put the pages of folders in the menu."""
-    config.nav = [places.menu(entry) for entry in config.nav if places.menu(entry)]
+    config.nav = places.menu(config.nav, sorted(reference.pages()))
     return config
 
 
@@ -18,7 +18,7 @@ def on_files(files: Files, config):
         files.append(File.generated(config, f"{file.src_uri.removesuffix('.ipynb')}.md", content=page))
     for name, path in places.outside().items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
-    for name, text in places.listings().items():
+    for name, text in (places.listings() | reference.pages()).items():
         files.append(File.generated(config, name, content=text))
     return files
 

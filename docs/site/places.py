@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from posixpath import normpath, relpath
@@ -15,23 +16,23 @@ PAGES = (".md", ".ipynb")
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 
 
-def menu(entry: Any) -> Any:
-    """Return an entry of the menu with the pages of its folders; None if there are none."""
+def menu(entry: Any, made: Sequence[str]) -> Any:
+    """Return an entry of the menu with the pages of its folders, those that are made too; None if there are none."""
     if isinstance(entry, str):
-        return folder(entry) if entry.endswith("/") else entry
+        return folder(entry, made) if entry.endswith("/") else entry
+    if isinstance(entry, list):
+        return [part for part in (menu(part, made) for part in entry) if part]
     (title, value), *_ = entry.items()
-    if isinstance(value, list):
-        parts = [part for part in map(menu, value) if part]
-        return {title: parts} if parts else None
-    pages = menu(value)
+    pages = menu(value, made)
     return {title: pages} if pages else None
 
 
-def folder(name: str) -> list[str]:
-    """List the pages of a folder of docs/, README.md first; folders in it follow."""
-    pages = [p for p in (DOCS / name).rglob("*") if p.suffix in PAGES]
+def folder(name: str, made: Sequence[str]) -> list[str]:
+    """List the pages of a folder, README.md first; folders in it follow."""
+    written = [p.relative_to(DOCS).with_suffix(".md") for p in (DOCS / name).rglob("*") if p.suffix in PAGES]
+    pages = written + [Path(page) for page in made if page.startswith(name)]
     pages.sort(key=lambda p: (len(p.parts), p.name != "README.md", str(p)))
-    return [str(p.relative_to(DOCS).with_suffix(".md")) for p in pages]
+    return [str(p) for p in pages]
 
 
 def site_path(path: str) -> str | None:
