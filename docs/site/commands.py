@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from cyclopts import App
 
 from fleetlab.cli import app
 
 PAGE = "reference/commands/{}.md"
+RUN_AS = re.compile(r"(?<=\w) -m mkdocs\b")  # usage lines keep a part of how the program was started
 HEADING = re.compile(r"^(#+) fleetlab ([\w ]+)$", re.MULTILINE)
+
+
+@cache
+def help_text() -> str:
+    """Return the help of all commands."""
+    text = app.generate_docs(output_format="markdown", recursive=True, usage_name="fleetlab")
+    return RUN_AS.sub("", text)
 
 
 def pages() -> dict[str, str]:
     """Return a page for each command, with those below it."""
-    text = app.generate_docs(output_format="markdown", recursive=True)
-    _, *sections = re.split(r"^(?=## fleetlab )", text, flags=re.MULTILINE)
+    _, *sections = re.split(r"^(?=## fleetlab )", help_text(), flags=re.MULTILINE)
     return {PAGE.format(section.split()[2]): page(section) for section in sorted(sections)}
 
 
 def names() -> list[str]:
     """Return the commands, those below others too: `bench mig check`."""
-    text = app.generate_docs(output_format="markdown", recursive=True)
-    return [name for _, name in HEADING.findall(text)]
+    return [name for _, name in HEADING.findall(help_text())]
 
 
 def page(section: str) -> str:

@@ -1,6 +1,6 @@
 """What the site adds to mkdocs: folders in the menu, pages from outside of docs/, GitHub's Markdown, notebooks."""
 
-from docs.site import markdown, notebooks, places, reference
+from docs.site import accessible, markdown, notebooks, places, reference
 from mkdocs.structure.files import File, Files
 
 
@@ -26,3 +26,8 @@ def on_files(files: Files, config):
 def on_page_markdown(text, page, config, files):
     """Read what GitHub reads: names of files on fences, and links to anything in the repository."""
     return markdown.portable(text, page.file.src_uri)
+
+
+def on_post_page(output, page, config):
+    """Mend what keeps a page from being read by all."""
+    return accessible.mended(output)
