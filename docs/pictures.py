@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from docs import week_picture
+from docs import concept_pictures, week_picture
 
 import fleetlab
 
@@ -203,8 +203,14 @@ def week(_: Camera) -> bytes:
     return week_picture.draw().encode()
 
 
+def concept(name: str) -> Callable[[Camera], bytes]:
+    """The figure of a concept."""
+    return lambda _: concept_pictures.DRAWINGS[name]().encode()
+
+
 PICTURES: dict[str, Callable[[Camera], bytes]] = {
     "week.svg": week,
+    **{f"concept-{name}.svg": concept(name) for name in concept_pictures.DRAWINGS},
     "report.png": report,
     "report-dark.png": report_dark,
     "report-phone.png": report_phone,
