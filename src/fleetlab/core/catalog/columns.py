@@ -26,6 +26,13 @@ def _amount(meaning: str, unit: str, scale: int) -> tuple[str, str]:
     return meaning, unit if scale == 1 else f"1/{scale:,} {unit}"
 
 
+def _capacities(*, divisible: bool) -> list[tuple[str, str, str]]:
+    """Return what a node has: GPUs are counted, the rest are amounts."""
+    found = [r for r in RESOURCES if r.divisible == divisible]
+    counted = ("gpus", "number of GPUs", "")
+    return [counted if r.capacity == "gpus" else (r.capacity, *_amount(r.meaning, r.unit, r.scale)) for r in found]
+
+
 JOBS = _columns(
     "jobs",
     ("job", "number of the job: its row, in the order of submission"),
@@ -67,8 +74,8 @@ NODES = _columns(
     ("node", "its name, which no other node has"),
     ("pool", "what nodes alike are called"),
     ("gpu_type", "type of its GPUs"),
-    *((r.capacity, *_amount(r.meaning if r.capacity != "gpus" else "number of GPUs", r.unit,
-                            1 if r.capacity == "gpus" else r.scale)) for r in RESOURCES),
+    *_capacities(divisible=False),
+    *_capacities(divisible=True),
     ("partitions", "partitions that it is in"),
     ("features", "features that a constraint may ask for"),
     ("weight", "Slurm takes nodes of a low weight first"),
