@@ -1,6 +1,7 @@
 """The site: complete, strict, without anything from elsewhere, and each link leads to a file."""
 
 import inspect
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -148,8 +149,6 @@ def test_a_notebook_is_a_page_with_code_and_what_it_showed(tmp_path):
         {"cell_type": "markdown", "source": ["# One\n", "two"]},
         {"cell_type": "code", "source": "print(3)", "outputs": outputs},
     ]
-    import json
-
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}), "utf-8")
     page = notebooks.page(Path(tmp_path / "a.ipynb"))
     assert page.startswith("# One\ntwo\n\n````python\nprint(3)\n````\n\n````text\n3\n````")

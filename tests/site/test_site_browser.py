@@ -1,10 +1,9 @@
 """The site in a real browser, opened from disk: all can read it, it fits on a phone, and it can be searched."""
 
 import time
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
+from tests.web.tab import violations
 
 pytestmark = pytest.mark.browser
 PATIENCE = 60.0  # seconds
@@ -45,17 +44,6 @@ def until(browser, script):
     while not browser.execute_script(f"return !!({script})"):
         assert time.monotonic() < end, script
         time.sleep(0.1)
-
-
-def violations(browser):
-    """What axe-core complains about, and where; or a word that it is not here."""
-    package = find_spec("selenium_axe_python")
-    if package is None or package.origin is None:
-        pytest.skip("no axe-core: pip install selenium-axe-python")
-    browser.set_script_timeout(PATIENCE)
-    browser.execute_script((Path(package.origin).parent / "axe-core" / "axe.min.js").read_text("utf-8"))
-    told = "v => [v.id, ...v.nodes.slice(0, 3).map(n => n.html.slice(0, 120))]"
-    return browser.execute_async_script(f"axe.run().then(r => arguments[0](r.violations.map({told})))")
 
 
 @pytest.mark.parametrize("name", PAGES)
