@@ -76,8 +76,12 @@ def fits(told: list[str], found: list[str], *, varies: bool = False) -> bool:
 
 
 def wording(line: str) -> str:
-    """Return a line without its numbers."""
-    return " ".join(re.sub(r"[─━]+", "─", NUMBER.sub("0", line)).split())
+    """Return a line without what depends on numbers: their digits, units and intervals, and the room that they take."""
+    line = re.sub(r"−?∞|–", "0", NUMBER.sub("0", line))
+    line = re.sub(r" \((no )?0 % CI[^)]*\)", "", line)
+    line = re.sub(r"\b0 to 0\b", "0", line)
+    line = re.sub(r"\b0 (ms|s|min|h|days)\b", "0 s", line)
+    return " ".join(re.sub(r"[─━]+|-{2,}", "-", line).split())
 
 
 def refilled(told: list[str], found: list[str]) -> list[str]:
