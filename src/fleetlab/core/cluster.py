@@ -13,6 +13,7 @@ import polars as pl
 from fleetlab.core import columns as column_types
 from fleetlab.core import nodes, toml
 from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
+from fleetlab.core.cells import Framed, noun_cell
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import lookup
 
@@ -38,7 +39,7 @@ DEFAULTS: dict[str, pl.Expr] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Framed):
     """Nodes, checked once; `gpu_memory_mib` is that of each of a node's GPUs, the rest is of the whole node.
 
     A node may be in several `partitions`, and has `features` that jobs may ask for. Slurm takes nodes of a low
@@ -106,6 +107,27 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster {len(self):,} nodes, {self.gpus:,} GPUs, {self.source}>"
+
+    def _repr_html_(self) -> str:
+        return noun_cell(repr(self).strip("<>"), {"nodes": self.by_type()})
+
+    def by_type(self) -> pl.DataFrame:
+        """Return how many nodes there are of each GPU type, and what they have together.
+
+        Returns
+        -------
+        polars.DataFrame
+            `gpu_type`, `nodes`, `gpus`, `cpu_milli`, `memory_mib`; most GPUs first.
+
+        Examples
+        --------
+        >>> Cluster.uniform(2, 8, gpu_type="T4").by_type().select("gpu_type", "nodes", "gpus").rows()
+        [('T4', 2, 16)]
+
+        """
+        amounts = [pl.col(c).cast(pl.Int64).sum() for c in ("gpus", "cpu_milli", "memory_mib")]
+        counted = self.frame.group_by("gpu_type").agg(pl.len().alias("nodes"), *amounts)
+        return counted.sort("gpus", "gpu_type", descending=True)
 
     @property
     def gpus(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import polars as pl
 
+from fleetlab.core.cells import Framed, cell
 from fleetlab.core.errors import WorkloadError
 
 Kind = Literal["line", "step", "bar", "dots", "heat", "span"]
@@ -15,7 +16,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Framed):
     """One figure: a long frame with `x`, `y`, and where there are several curves `series`.
 
     `low` and `high`, where the frame has them, are the interval of `y`. A `heat` has `x`, `y` (both names) and `value`.
@@ -37,6 +38,9 @@ class Figure:
         if self.kind not in KINDS or not needs <= set(self.frame.columns):
             msg = f"not a figure: {self.title}: {self.kind} of {self.frame.columns}"
             raise WorkloadError(msg, hint=f"kinds are {', '.join(KINDS)}; columns x, y, series, low, high, or value")
+
+    def _repr_html_(self) -> str:
+        return cell(self)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; undone by `from_json`."""

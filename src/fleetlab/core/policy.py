@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
+from fleetlab.core.cells import noun_cell, words_table
 from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
@@ -84,6 +85,14 @@ class Policy:
     def title(self) -> str:
         """Its order and backfill, and what else differs from the defaults."""
         return title(self.words())
+
+    def _repr_html_(self) -> str:
+        values = {name: getattr(self, name) for name in POLICY}  # of which one may be a column: compared with nothing
+        words = {
+            name: None if v is None or (isinstance(v, tuple) and not v) else text(plain(v))
+            for name, v in values.items()
+        }
+        return noun_cell(f"Policy {self.title}", {"words": words_table(words)})
 
     def __repr__(self) -> str:
         return f"<Policy {self.title}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.metadata import version
@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from fleetlab.core.cells import as_pandas, cell
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import minus, number_text, readable_unit
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.figure import Figure
+from fleetlab.core.names import lookup
 from fleetlab.core.timeline_figure import TimelineFigure
 
+if TYPE_CHECKING:
+    import pandas
+
+SUMMARY = "summary"  # the estimates, as a table
 INFINITE = ("inf", "-inf")  # JSON has no number for it
 ROUNDING = 1e-12  # of a number: what differs by less is the same
 EMPTY: Mapping[str, Any] = {
@@ -50,6 +56,9 @@ class Estimate(NamedTuple):
         numbers = (_number(row[key]) for key in ("value", "low", "high"))
         value, low, high = (math.nan if number is None else number for number in numbers)
         return cls(str(row["metric"]), value, low, high, str(row["unit"]))
+
+    def _repr_html_(self) -> str:
+        return cell(self)
 
 
 def say(e: Estimate) -> str:
@@ -173,6 +182,9 @@ class Result:
         first = self.findings[0] if self.findings else "; ".join(say(e) for e in self.summary()[:2])
         return f"<{type(self).__name__}: {first}>"
 
+    def _repr_html_(self) -> str:
+        return cell(self)
+
     def summary(self) -> list[Estimate]:
         """Return the few numbers to show first."""
         return list(self.estimates)
@@ -184,6 +196,75 @@ class Result:
     def figures(self) -> dict[str, Figure]:
         """Return the figures by name."""
         return dict(self.charts)
+
+    def _whole_tables(self) -> Mapping[str, Callable[[], pl.DataFrame]]:
+        """Return tables too long to be among those of a report, such as one row a job, the main one first."""
+        return {}
+
+    def to_polars(self, table: str | None = None) -> pl.DataFrame:
+        """Return one table.
+
+        Parameters
+        ----------
+        table
+            One of `tables()`; of a trace also jobs, nodes, placements and the like, of a simulation jobs, ledger and
+            holders (default: jobs where there are any, else the first table).
+
+        Returns
+        -------
+        polars.DataFrame
+            Plain numbers: durations are seconds, whatever a report shows them in.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such table: the hint names those that there are.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8).to_polars("summary").height
+        7
+
+        """
+        whole, short = self._whole_tables(), self.tables()
+        names = list(dict.fromkeys([*whole, *short, SUMMARY]))
+        name = lookup("table", names[0] if table is None else table, names, error=WorkloadError)
+        if name in whole:
+            return whole[name]()
+        if name in short:
+            return short[name]
+        columns = zip(*self.summary(), strict=True) if self.summary() else ((),) * len(Estimate._fields)
+        return pl.DataFrame(dict(zip(Estimate._fields, columns, strict=True)), strict=False)
+
+    def to_pandas(self, table: str | None = None) -> pandas.DataFrame:
+        """Return one table for pandas.
+
+        Parameters
+        ----------
+        table
+            As `to_polars` takes it.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A copy of what `to_polars` returns.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such table.
+        FleetlabError
+            If pandas or pyarrow is not installed: the extra `pandas` brings both.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.synthesize(jobs=200).to_pandas("nodes").columns[0]
+        'node'
+
+        """
+        return as_pandas(self.to_polars(table))
 
     def cluster_timeline(self, most: int) -> TimelineFigure | None:
         """Return the whole cluster over time, with tiles of at most so many bytes, if this result has one."""

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 from fleetlab.core import events, toml
 from fleetlab.core.addresses import beside, query_words
 from fleetlab.core.catalog import ESTIMATES, SPEEDS
+from fleetlab.core.cells import noun_cell, words_table
 from fleetlab.core.data import Data, digest
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
@@ -375,6 +376,10 @@ class Scenario:
         if self.data.is_open and self.scheduler is not None:
             own |= {"scheduler": self.scheduler.kind}
         return title(own | cluster)
+
+    def _repr_html_(self) -> str:
+        words = {name: text(value) for name, value in self.words().items()}
+        return noun_cell(repr(self).strip("<>"), {"words": words_table(words)})
 
     def __repr__(self) -> str:
         return f"<Scenario {self._source()}: {self.title}>"

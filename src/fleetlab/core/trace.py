@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,8 +122,18 @@ class Trace(Result):
         """Rows read, kept and rejected by source table, and why they were rejected; jobs by status; nodes by type."""
         tables = {"rows": self.counts, "rejects": _by_reason(self.rejects), "status": _by_status(self.workload)}
         if self.cluster is not None:
-            tables["nodes"] = _by_type(self.cluster)
+            tables["nodes"] = self.cluster.by_type()
         return tables
+
+    def _whole_tables(self) -> Mapping[str, Callable[[], pl.DataFrame]]:
+        whole: dict[str, Callable[[], pl.DataFrame]] = {"jobs": lambda: self.workload.frame}
+        if (cluster := self.cluster) is not None:
+            whole["nodes"] = lambda: cluster.frame
+        for name in ("placements", "usage", "names"):
+            if (lazy := getattr(self, name)) is not None:
+                whole[name] = lazy.collect
+        whole["rejects"] = lambda: self.rejects
+        return whole | {name: lazy.collect for name, lazy in self.series.items() if name not in whole}
 
     def save(self, folder: Path | str) -> Path:
         """Write the trace into `folder`, all of it or nothing; a trace that is there is replaced."""
@@ -270,15 +280,6 @@ def _by_status(workload: Workload) -> pl.DataFrame:
         workload.frame.group_by(status)
         .agg(pl.len().alias("jobs"), pl.col("instances").cast(pl.Int64).sum())
         .sort("jobs", "status", descending=[True, False])
-    )
-
-
-def _by_type(cluster: Cluster) -> pl.DataFrame:
-    amounts = [pl.col(c).cast(pl.Int64).sum() for c in ("gpus", "cpu_milli", "memory_mib")]
-    return (
-        cluster.frame.group_by("gpu_type")
-        .agg(pl.len().alias("nodes"), *amounts)
-        .sort("gpus", "gpu_type", descending=True)
     )
 
 

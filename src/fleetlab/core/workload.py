@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fleetlab.core import columns as column_types
 from fleetlab.core import resample
 from fleetlab.core.catalog import REQUESTS
+from fleetlab.core.cells import Framed, noun_cell
 from fleetlab.core.errors import WorkloadError
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
@@ -121,7 +122,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Framed):
     """Jobs in arrival order, checked once and never changed after.
 
     `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
@@ -180,6 +181,10 @@ class Workload:
 
     def __len__(self) -> int:
         return self.frame.height
+
+    def _repr_html_(self) -> str:
+        known = [column for column in self.frame.columns if self.frame[column].null_count() < self.frame.height]
+        return noun_cell(repr(self).strip("<>"), {"jobs": self.frame.select(known)})
 
     def __repr__(self) -> str:
         return f"<Workload {len(self):,} jobs, {self.instances:,} instances, {self.source}>"

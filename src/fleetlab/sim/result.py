@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -514,6 +514,9 @@ class SimResult(Result):
     def per_day(self) -> list[Estimate]:
         """GPU-hours, energy and cost per day while jobs arrive: what runs of different span can be compared by."""
         return per_day(self.usage_over_time(np.array([0.0, self._usage.edges[BLOCKS]])), self.prices)
+
+    def _whole_tables(self) -> Mapping[str, Callable[[], pl.DataFrame]]:
+        return {"jobs": lambda: self.jobs, "ledger": lambda: self.ledger, "holders": lambda: self.holders}
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""

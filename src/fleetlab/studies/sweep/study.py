@@ -13,8 +13,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+import polars as pl
+
 from fleetlab.core import Cluster, Scenario, Words, WorkloadError, toml
 from fleetlab.core.addresses import beside
+from fleetlab.core.cells import noun_cell
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import WORDS, check
@@ -126,6 +129,10 @@ class Study:
             msg = f"no scenario of the study is a baseline with: {dict(made.against)}"
             raise WorkloadError(msg, hint="a baseline has values that are in the study, beside others to compare")
         return made
+
+    def _repr_html_(self) -> str:
+        titles = pl.DataFrame({"scenario": [scenario.title for scenario in self.scenarios]})
+        return noun_cell(repr(self).strip("<>"), {"scenarios": titles})
 
     def __repr__(self) -> str:
         count = len(self.scenarios)
