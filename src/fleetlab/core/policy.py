@@ -21,10 +21,27 @@ RULES = ("order", "backfill")  # every policy is named after these
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Policy:
-    """How a cluster schedules; every field has the default of its word.
+    """How a cluster schedules: its queue order, backfill, placement, and what else a scheduler decides by.
 
+    Parameters
+    ----------
+    order, scheduler, backfill, placement, estimate, sharing, preemption
+        Words of a policy, as those below. Each has the meaning, the values and the default that
+        `fleetlab simulate --help` lists and `fleetlab.core.words.WORDS[name].help` returns. An order and a placement
+        may be functions of your own.
+    quota, queues, recovery, speed, speed_classes, cycle, weights
+        The other words of a policy.
+
+    Raises
+    ------
+    PolicyError
+        If a name is not known, or two words cannot be combined.
+
+    Examples
+    --------
     >>> Policy(order="sjf", backfill="easy")
     <Policy sjf/easy>
+
     """
 
     order: Any = "fifo"  # a name, MODULE:NAME, or a function
@@ -59,7 +76,31 @@ class Policy:
 
     @classmethod
     def of(cls, policy: Policy | str, **words: Any) -> Policy:  # noqa: ANN401
-        """Take a policy, or ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING, and change some of its words."""
+        """Take a policy, or its shorthand, and change some of its words.
+
+        Parameters
+        ----------
+        policy
+            A policy, or ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING, of which the last may be left out.
+        **words
+            The words to change.
+
+        Returns
+        -------
+        Policy
+            The policy.
+
+        Raises
+        ------
+        PolicyError
+            If the shorthand or a value is not understood.
+
+        Examples
+        --------
+        >>> Policy.of("sjf/easy", estimate="group")
+        <Policy sjf/easy, estimate group>
+
+        """
         if isinstance(policy, str):
             words_of_text = shorthand(policy)
             check(words_of_text, POLICY)
@@ -72,12 +113,46 @@ class Policy:
         return self.preemption or (self.order in ORDERS and ORDERS[self.order].preemptive)
 
     def replace(self, **words: Any) -> Policy:  # noqa: ANN401
-        """Return the policy with other values for some words."""
+        """Return the policy with other values for some words.
+
+        Parameters
+        ----------
+        **words
+            The words to change.
+
+        Returns
+        -------
+        Policy
+            The other policy; this one stays as it is.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such word.
+
+        Examples
+        --------
+        >>> Policy().replace(order="sjf")
+        <Policy sjf/greedy>
+
+        """
         check(words, POLICY)
         return replace(self, **words) if words else self
 
     def words(self) -> dict[str, Any]:
-        """Return the words that differ from their defaults, as plain values."""
+        """Return the words that differ from their defaults.
+
+        Returns
+        -------
+        dict
+            Plain values by word.
+
+        Examples
+        --------
+        >>> Policy(order="sjf").words()
+        {'order': 'sjf'}
+
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: plain(v) for name in POLICY if not _is_default(v := values[name], WORDS[name].default)}
 

@@ -82,8 +82,27 @@ def autoscale(
         The forecast models and families to choose from.
     progress
         Called as replays are finished.
-    words
+    **words
         Words of the scenario; its placement is first_fit, and it has no events of its own.
+
+    Returns
+    -------
+    Autoscaling
+        Findings, and a table of scaling policies with their node-hours per day and P95 wait.
+
+    Raises
+    ------
+    WorkloadError
+        If the log is too short to learn from, or a kind of node would have no jobs.
+
+    Examples
+    --------
+    >>> import fleetlab, polars as pl
+    >>> hourly = pl.DataFrame({"submit": [3600.0 * k for k in range(150)], "runtime": 1800.0, "gpu_milli": 1000})
+    >>> jobs = fleetlab.Workload.of(hourly, source="by hand")
+    >>> result = fleetlab.autoscale(jobs, fleetlab.Cluster.uniform(2, 1), every="15m", models=["last"])
+    >>> result.provenance.settings["wait"]
+    60.0
 
     """
     scenario = Scenario.of(source, cluster, **words)

@@ -49,7 +49,7 @@ def capacity(
 
     Parameters
     ----------
-    source, cluster, words
+    source, cluster, **words
         What builds the scenario, as `Scenario.of` takes it.
     slo
         The goal: mean or a percentile (p50, p90, p95, …) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit:
@@ -65,6 +65,25 @@ def capacity(
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
         Called as sizes are done.
+
+    Returns
+    -------
+    Capacity
+        Findings with the smallest size, and the curve of the metric over sizes.
+
+    Raises
+    ------
+    WorkloadError
+        If the goal is not understood, or no size meets it.
+
+    Examples
+    --------
+    >>> import fleetlab, polars as pl
+    >>> table = pl.DataFrame({"submit": [0.0, 10.0, 20.0, 30.0], "runtime": 600.0, "gpu_milli": 8000})
+    >>> jobs = fleetlab.Workload.of(table, source="by hand")
+    >>> result = fleetlab.capacity(jobs, fleetlab.Cluster.uniform(1, 8), slo="p90 wait < 1m", workers=0)
+    >>> result.findings[0][:15]
+    'From 4 nodes on'
 
     """
     scenario, goal = Scenario.of(source, cluster, **words), ServiceGoal.read(slo)

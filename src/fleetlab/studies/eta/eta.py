@@ -55,7 +55,7 @@ def eta(
 
     Parameters
     ----------
-    source, cluster, words
+    source, cluster, **words
         What builds the scenario, as `Scenario.of` takes it.
     job
         The log's own id of a job, or its number in the trace; without one, all jobs that wait are answered.
@@ -75,6 +75,23 @@ def eta(
         of the log where it has them and the scenario leaves its load and nodes as they are).
     progress
         Called as replays are done.
+
+    Returns
+    -------
+    Eta
+        The median start, its intervals, chances by the hour, and what the job waits for.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such job, or the request cannot run on the cluster.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> result = fleetlab.eta("builtin:200", load=20, request="1 T4, 1 h", at="60s", replays=20, calibrate=0)
+    >>> result.provenance.verb
+    'eta'
 
     """
     if replays < 1 or calibrate < 0:

@@ -63,7 +63,7 @@ def explain(
 
     Parameters
     ----------
-    source, cluster, words
+    source, cluster, **words
         What builds the scenario, as `Scenario.of` takes it.
     job
         The log's own id of the job, its number, or `user=…`, `group=…`, which lists the jobs that are meant.
@@ -73,6 +73,22 @@ def explain(
         Simulate the job again with other requests.
     progress
         Called as simulations end.
+
+    Returns
+    -------
+    Explanation or Candidates
+        The story of one job, second by second; or the jobs that are meant.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such job.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.explain("builtin:200", load=20, longest=2)
+    <Candidates: 200 jobs; the 2 longest waits of them.>
 
     """
     scenario = Scenario.of(source, cluster, **words).open(progress)

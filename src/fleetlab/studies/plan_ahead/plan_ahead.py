@@ -66,6 +66,25 @@ def plan_ahead(
     progress
         Called as models are fitted and plans are searched.
 
+    Returns
+    -------
+    PlanAhead
+        How many nodes are needed now, for the median and for the upper quantile; and where instances would go.
+
+    Raises
+    ------
+    WorkloadError
+        If the trace is too short to forecast from.
+    TraceError
+        If the trace has no cluster, and no `nodes` are given.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> trace = fleetlab.synthesize(jobs=200, days=2)
+    >>> fleetlab.plan_ahead(trace, every="15m", horizon=2, models=["last"], seconds=1)
+    <PlanAhead nodes needed: now 1, median 1, P90 2>
+
     """
     back = _check(trace, objective, recent)
     cluster = _nodes(trace, nodes)

@@ -37,7 +37,31 @@ StudyLike: TypeAlias = "Study | Iterable[Scenario] | ScenarioLike"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study:
-    """Scenarios, the seeds to run each with, and what to compare; build one with `Study.of`."""
+    """Scenarios, the seeds to run each with, and what to compare; build one with `Study.of`.
+
+    Parameters
+    ----------
+    scenarios
+        The scenarios.
+    seeds
+        The seeds to run each with.
+    resample
+        How a seed changes the jobs (None: `synthesize` for a built-in trace, `blocks` for any other).
+    against
+        The words of the baseline.
+    metrics
+        The metrics to compare.
+    confidence
+        The probability with which all intervals of differences hold.
+    name
+        Its name.
+
+    Examples
+    --------
+    >>> Study.of("builtin:500", seeds=3)
+    <Study study: 1 scenario, 3 seeds>
+
+    """
 
     scenarios: tuple[Scenario, ...]
     seeds: Seeds
@@ -62,8 +86,28 @@ class Study:
     ) -> Study:
         """Build a study from scenarios, a study file (`.toml`), or what a scenario is built from; or change one.
 
+        Parameters
+        ----------
+        source, cluster, **words
+            Scenarios as `Scenario.vary` returns them, a study file, a `Study`, or what `Scenario.of` takes.
+        seeds, resample, against, metrics, confidence
+            As `sweep` takes them.
+
+        Returns
+        -------
+        Study
+            The study.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no scenario, or no baseline among them.
+
+        Examples
+        --------
         >>> Study.of(Scenario.of("builtin:500").vary(order=["fifo", "sjf"]), seeds=3)
         <Study study: 2 scenarios, 3 seeds>
+
         """
         if isinstance(source, str | Path) and str(source).endswith(".toml"):
             source = cls.from_toml(source)
@@ -87,7 +131,33 @@ class Study:
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Study:
-        """Read a study file; the files it names are looked for beside it."""
+        r"""Read a study file; the files it names are looked for beside it.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Study
+            The study, named after the file.
+
+        Raises
+        ------
+        WorkloadError
+            If the file cannot be read, or a key is unknown.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder, "orders.toml")
+        ...     _ = file.write_text('trace = "builtin:500"\norder = ["fifo", "sjf"]\nseeds = 3\n')
+        ...     Study.from_toml(file)
+        <Study orders: 2 scenarios, 3 seeds>
+
+        """
         path = Path(path)
         return cls.of_words(toml.load(path, "the study", HINT), name=path.stem, folder=path.parent)
 
@@ -95,8 +165,30 @@ class Study:
     def of_words(cls, words: Mapping[str, Any], *, name: str = "study", folder: Path | str = ".") -> Study:
         """Build a study from the words of a study file.
 
+        Parameters
+        ----------
+        words
+            Values, or lists of values, by word, and options of a study.
+        name
+            Its name.
+        folder
+            Where files that it names are looked for.
+
+        Returns
+        -------
+        Study
+            Every combination of the values.
+
+        Raises
+        ------
+        WorkloadError
+            If a key is unknown, or a value is not understood.
+
+        Examples
+        --------
         >>> Study.of_words({"trace": "builtin:500", "order": ["fifo", "sjf"], "seeds": 3})
         <Study study: 2 scenarios, 3 seeds>
+
         """
         check(words, (*WORDS, *OPTIONS))
         folder = Path(folder)
@@ -110,7 +202,29 @@ class Study:
         return cls._of_scenarios(scenarios, name).replace(**options)
 
     def replace(self, **changes: Any) -> Study:  # noqa: ANN401
-        """Return the study with other scenarios or options."""
+        """Return the study with other scenarios or options.
+
+        Parameters
+        ----------
+        **changes
+            Fields of the study.
+
+        Returns
+        -------
+        Study
+            The other study; this one stays as it is.
+
+        Raises
+        ------
+        WorkloadError
+            If a value is out of range, or no scenario is the baseline.
+
+        Examples
+        --------
+        >>> Study.of("builtin:500").replace(seeds=5)
+        <Study study: 1 scenario, 5 seeds>
+
+        """
         if "seeds" in changes:
             changes["seeds"] = Seeds.of(changes["seeds"])
         if changes.get("resample") is not None:
@@ -139,7 +253,20 @@ class Study:
         return f"<Study {self.name}: {count:,} scenario{'s' * (count > 1)}, {self.seeds}>"
 
     def pairs(self) -> list[tuple[Scenario, Scenario]]:
-        """Return each scenario with its baseline: the one with the words of `against`, and otherwise the same."""
+        """Return each scenario with its baseline: the one with the words of `against`, and otherwise the same.
+
+        Returns
+        -------
+        list of tuple of Scenario
+            Scenario and baseline; empty where there is no baseline.
+
+        Examples
+        --------
+        >>> scenarios = Scenario.of("builtin:500").vary(order=["fifo", "sjf"])
+        >>> [scenario.title for scenario, _ in Study.of(scenarios, against={"order": "fifo"}).pairs()]
+        ['sjf/greedy']
+
+        """
         if not self.against:
             return []
         known = set(self.scenarios)
