@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import polars as pl
 
 from fleetlab.core.cells import Framed, cell
+from fleetlab.core.durations import plural
 from fleetlab.core.errors import WorkloadError
 
 Kind = Literal["line", "step", "bar", "dots", "heat", "span"]
@@ -64,6 +65,9 @@ class Figure(Framed):
         if self.kind not in KINDS or not needs <= set(self.frame.columns):
             msg = f"not a figure: {self.title}: {self.kind} of {self.frame.columns}"
             raise WorkloadError(msg, hint=f"kinds are {', '.join(KINDS)}; columns x, y, series, low, high, or value")
+
+    def __repr__(self) -> str:
+        return f"<Figure {self.title}: {self.kind} of {plural(self.frame.height, 'point')}>"
 
     def _repr_html_(self) -> str:
         return cell(self)
