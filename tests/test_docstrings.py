@@ -72,7 +72,8 @@ def parameters(value):
 
 
 def documented(value):
-    heads = re.findall(r"^(\S.*)$", sections(value).get("Parameters", ""), re.MULTILINE)
+    section = "Attributes" if value is fleetlab.Estimate else "Parameters"  # a tuple with names
+    heads = re.findall(r"^(\S.*)$", sections(value).get(section, ""), re.MULTILINE)
     return [name for head in heads for name in head.split(", ")]
 
 

@@ -35,14 +35,16 @@ EMPTY: Mapping[str, Any] = {
 class Estimate(NamedTuple):
     """A number with its 95 % interval; an exact count has `low == value == high`.
 
-    Parameters
+    Attributes
     ----------
     metric
         What it is.
     value
         The number.
-    low, high
-        Its interval; NaN where there is none.
+    low
+        The lower limit of its interval; NaN where there is none.
+    high
+        The upper limit.
     unit
         Its unit: durations are in `s`, whatever they are shown in.
 
