@@ -123,7 +123,7 @@ def defragment(
     free
         What to free: `node` or `gpu` (default: node).
     most
-        How many moves in all (default: as many as help).
+        How many to free (default: as many as possible).
     mib_per_second
         How fast the memory of an instance is moved (default: 1000).
     restart

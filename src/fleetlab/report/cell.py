@@ -97,7 +97,7 @@ def _numbers(estimates: Sequence[Estimate]) -> Markup:
     counted = not any(columns[-1].texts)  # exact numbers have no interval
     more = f"and {len(estimates) - LINES:,} more: `.summary()`"
     below = [tag("p", tag("small", prose(more)))] if len(estimates) > LINES else []
-    return joined([_grid(columns[:2] if counted else columns), *below])
+    return joined([_grid(columns[:2] if counted else columns, "numbers"), *below])
 
 
 def _table(name: str, frame: pl.DataFrame, rows: int = 2 * ROWS) -> Markup:
@@ -116,10 +116,11 @@ def _sized(name: str, frame: pl.DataFrame, rows: int) -> tuple[Markup, Markup]:
     size = plural(frame.height, "row")
     size += f", the first {rows} are shown" if frame.height > rows else ""
     size += f", the first {COLUMNS} of {len(columns)} columns" if len(columns) > COLUMNS else ""
-    return joined([tag("b", clean(name, WIDEST)), f" ({size})"]), _grid(columns[:COLUMNS])
+    return joined([tag("b", clean(name, WIDEST)), f" ({size})"]), _grid(columns[:COLUMNS], name)
 
 
-def _grid(columns: Sequence[ShownColumn]) -> Markup:
+def _grid(columns: Sequence[ShownColumn], caption: str) -> Markup:
+    """Return the rows; they can be reached and scrolled by keyboard."""
     sides = [RIGHT if c.numeric else LEFT for c in columns]
     heads = [tag("th", clean(c.name, WIDEST), scope="col", style=side) for c, side in zip(columns, sides, strict=True)]
     rows = zip(*(c.texts for c in columns), strict=True)
@@ -127,7 +128,8 @@ def _grid(columns: Sequence[ShownColumn]) -> Markup:
         tag("tr", *(tag("td", clean(t, WIDEST), style=side) for t, side in zip(row, sides, strict=True)))
         for row in rows
     ]
-    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body)), style=SCROLL)
+    inside = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body))
+    return tag("div", inside, style=SCROLL, tabindex=0, role="group", aria_label=clean(caption, WIDEST))
 
 
 def _more(names: Sequence[str]) -> Markup:

@@ -67,7 +67,7 @@ def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str
     Parameters
     ----------
     name
-        The trace: `fleetlab fetch --help` lists them.
+        A trace that `fleetlab traces` marks with fetch.
     into
         The folder for its files.
     progress
