@@ -10,6 +10,8 @@ import re
 import pytest
 
 import fleetlab
+from fleetlab import cli
+from fleetlab.commands.words import parameters_of
 from fleetlab.core.cells import Framed
 
 # What needs a network, a running cluster or a person: their examples are read, not run.
@@ -105,3 +107,30 @@ def test_errors_that_are_documented_are_those_of_the_project(name, value):
 @pytest.mark.parametrize("verb", [name for name, value in PUBLIC if inspect.isfunction(value) and "." not in name])
 def test_a_verb_says_what_it_refuses(verb):
     assert "Raises" in sections(getattr(fleetlab, verb))
+
+
+# Options that a command takes as its verb does: their help is the verb's own text, which stands in one place.
+SHARED = [
+    ("eta", "starts"), ("capacity", "slo"), ("forecast", "target"), ("autoscale", "boot"), ("describe", "against"),
+    ("calibrate", "fit"), ("explain", "longest"), ("validate", "data"), ("synthesize", "constrained"),
+    ("sweep", "store"), ("fetch", "into"), ("read", "since"), ("tune", "goal"), ("defragment", "most"),
+    ("plan", "objective"), ("web", "limit"), ("report", "svg"),
+]  # fmt: skip
+DEFAULT = re.compile(r" \(default: [^(),;]*\)\.$")  # which help names by itself
+
+
+@pytest.mark.parametrize(("verb", "option"), SHARED)
+def test_help_of_an_option_is_the_text_of_the_verb(verb, option):
+    arguments = cli.app[verb].assemble_argument_collection(parse_docstring=True)
+    shown = next(a.parameter.help for a in arguments if f"--{option.replace('_', '-')}" in a.names)
+    text = parameters_of(inspect.getdoc(getattr(fleetlab, verb)))[option]
+    assert DEFAULT.sub(".", shown) == DEFAULT.sub(".", text)
+
+
+@pytest.mark.parametrize("verb", sorted({verb for verb, _ in SHARED}))
+def test_every_option_of_a_command_has_help(verb):
+    assert [
+        a.name
+        for a in cli.app[verb].assemble_argument_collection(parse_docstring=True)
+        if a.show and not a.parameter.help
+    ] == []

@@ -63,7 +63,7 @@ def forecast(
     folds
         How often models are walked forward before the held-out end (default: 4).
     trials
-        Settings to try for each network before the first fold (default: 8).
+        Settings to try for each network before the first fold; 0 takes the default settings (default: 8).
     seed
         Random seed (default: 0).
     progress

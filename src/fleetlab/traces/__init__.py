@@ -61,15 +61,15 @@ def read(
     Parameters
     ----------
     path
-        The file or folder of the log.
+        A file, or a folder with the format's files.
     format
         How it is written: slurm, kubernetes, swf, csv, philly and so on; `fleetlab traces` lists the readers.
     map
         How a table of your own becomes a workload: `{"submit": "created", "gpu_milli": "cards*1000"}`.
     zone
-        By which clock a log without time zones was written: `Europe/Berlin`.
+        Time zone of a log without time zones, such as Europe/Berlin.
     since
-        When the log begins: what was submitted before is submitted then.
+        When the log begins, as given to `sacct -S`, such as 2024-05-01: earlier submissions are clipped to it.
     progress
         Called as rows are read.
 

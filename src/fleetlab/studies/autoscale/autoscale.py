@@ -69,8 +69,8 @@ def autoscale(
     wait
         The goal: a P95 wait of at most this (default: 60 s).
     risk
-        Instead of `wait`: the probability that a step needs more nodes than a forecast has ready. The goal is the P95
-        wait that follows from it.
+        Instead of a goal: the probability that a step needs more nodes than a forecast has ready, such as 0.05. The
+        others must then meet the P95 wait that results.
     every
         The time between two decisions.
     boot

@@ -53,7 +53,7 @@ def capacity(
         What builds the scenario, as `Scenario.of` takes it.
     slo
         The goal: mean or a percentile (p50, p90, p95, …) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit:
-        seconds, or such as 10m or 2h.
+        seconds, or such as 10m or 2h; a number for a slowdown.
     pool
         The pool or GPU type to scale; the goal is measured on the jobs that may run there (default: all pools in
         proportion, and all jobs).

@@ -69,7 +69,8 @@ def eta(
         How often the queue is played, at most: fewer where it is long.
     calibrate
         Ask about so many earlier jobs of the log that had to wait, and move quantiles as those turned out to need.
-        These asks are kept for the next question (default: 60; 0: quantiles as the replays have them).
+        These asks are kept in the user's cache for the next question about this log; 0: quantiles as the replays
+        have them (default: 60).
     starts
         Whose starts are taken as what happened before: those of the `log`, or `simulated` ones (default: auto, those
         of the log where it has them and the scenario leaves its load and nodes as they are).

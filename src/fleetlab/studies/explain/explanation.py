@@ -70,7 +70,7 @@ def explain(
     longest
         List so many of the jobs (all, or those that `job` means), the longest waits first.
     what_if
-        Simulate the job again with other requests.
+        Simulate the job again with other requests: GPU type, size, partition, queue, time limit (default: yes).
     progress
         Called as simulations end.
 

@@ -51,17 +51,17 @@ def tune(
         What builds the scenario, as `Scenario.of` takes it. Without a `Scenario`, `estimate` is `group` by default:
         true runtimes are not known.
     trials
-        How many weights to try (default: 100).
+        How many policies to try; the first are built-in ones (default: 100).
     train_weeks
         How many weeks to train on, before those held out (default: half of all).
     held_out
         How many weeks at the end are simulated once, after the search (default: half of all).
     days
-        How many days a week has (default: 7).
+        How many days a week has: fewer for a trace of a few days (default: 7).
     warm
-        Days before each week that do not count (default: 1).
+        Days before each week that fill the cluster and do not count (default: 1).
     goal
-        The mean to minimize: wait, jct or bounded_slowdown.
+        The mean to minimize: wait, jct (job completion time) or bounded_slowdown.
     against
         The built-in orders to compare with (default: all).
     store

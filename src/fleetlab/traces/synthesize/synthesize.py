@@ -59,9 +59,9 @@ def synthesize(
     jobs
         How many jobs (default: 100,000).
     days
-        How long submissions last (default: so long that jobs come as often as they did there).
+        Days that the submissions span (default: so many that jobs come as often as on the real cluster).
     constrained
-        The share of the GPU jobs that may use one GPU type only, those on V100s first.
+        The share of the GPU jobs that may use one GPU type only, those on V100s first (default: 0.33).
     seed
         Random seed (default: 0).
     progress
