@@ -49,6 +49,12 @@ def test_a_notebook_names_no_place_of_a_machine_and_leaves_nothing_out(path):
         assert "…" not in text
 
 
+def test_the_python_of_the_introduction_runs():
+    text = (run_notebooks.FOLDER / "README.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+
+
 def plain_texts(output):
     """Yield the texts of an output, without what is drawn: labels of figures are as long as there is room."""
     data = output.get("data", {"text/plain": output.get("text", "")})

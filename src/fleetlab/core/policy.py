@@ -25,17 +25,44 @@ class Policy:
 
     Parameters
     ----------
-    order, scheduler, backfill, placement, estimate, sharing, preemption
-        Words of a policy, as those below. Each has the meaning, the values and the default that
-        `fleetlab simulate --help` lists and `fleetlab.core.words.WORDS[name].help` returns. An order and a placement
-        may be functions of your own.
-    quota, queues, recovery, speed, speed_classes, cycle, weights
-        The other words of a policy.
+    order
+        The queue order: a name, MODULE:NAME, or a function of your own.
+    scheduler
+        A scheduler with its own order, backfill and placement; site: the trace's.
+    backfill
+        What happens behind a job that does not fit.
+    placement
+        Which node an instance is placed on: a name, MODULE:NAME, or a function of your own.
+    estimate
+        What is believed of runtimes: a name, or a column of seconds.
+    sharing
+        How fractional requests share a GPU.
+    preemption
+        Whether running jobs are preempted for jobs ahead of them.
+    quota
+        GPUs that each user may hold, or those that some may.
+    queues
+        Quotas of queues, or whose rules those of the trace follow; site: its own.
+    recovery
+        What checkpoints keep, and cost.
+    speed
+        How jobs on one GPU slow each other down: a name, a file, or a profile.
+    speed_classes
+        Class of a profile by app, user, group or queue of a job.
+    cycle
+        Seconds between two looks of the scheduler; 0: it looks at every event.
+    weights
+        Numbers that a policy of your own reads as `s.weights`.
 
     Raises
     ------
     PolicyError
         If a name is not known, or two words cannot be combined.
+
+    Notes
+    -----
+    Each is a word, with the values and the default that `fleetlab simulate --help` lists and
+    `fleetlab.core.words.WORDS[name].help` returns.
 
     Examples
     --------

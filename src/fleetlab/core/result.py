@@ -489,8 +489,10 @@ class SavedResult(FieldsResult):
         Sentences, the most important first.
     estimates
         The few numbers to show first.
-    frames, charts
-        Tables and figures by name.
+    frames
+        Tables by name.
+    charts
+        Figures by name.
     notes
         What to know when reading it.
     coverage

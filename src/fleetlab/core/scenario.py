@@ -77,9 +77,33 @@ class Scenario:
         The jobs and nodes.
     policy
         How they are scheduled.
-    nodes, load, latency, events, prices, seed, until, window, warm_up, censored, min_coverage
-        The words of a scenario itself. Each has the meaning, the values and the default that `fleetlab simulate --help`
-        lists and `fleetlab.core.words.WORDS[name].help` returns.
+    nodes
+        Nodes to add or remove: "T4 +20".
+    load
+        Arrival rate relative to the trace.
+    latency
+        Seconds that a job holds its GPUs before it runs; or by class several that are equally likely.
+    events
+        What happens to nodes: faults, outages, drains, spot reclaims, autoscaling.
+    prices
+        Power and cost.
+    seed
+        Random seed.
+    until
+        When the simulation stops, in seconds; None: after all jobs.
+    window
+        The jobs that are measured, by submission: "2d..5d".
+    warm_up
+        What runs before them.
+    censored
+        How long jobs of unknown runtime run.
+    min_coverage
+        The share of the GPU-hours without which there is no answer.
+
+    Notes
+    -----
+    Each is a word, with the values and the default that `fleetlab simulate --help` lists and
+    `fleetlab.core.words.WORDS[name].help` returns.
 
     Examples
     --------

@@ -78,8 +78,12 @@ def pack(
 
     Parameters
     ----------
-    scenario, cluster, **words
+    scenario
         What builds the scenario, as `Scenario.of` takes it; of the words only `nodes` has an effect.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     placements
         The placement policies to compare.
     seeds

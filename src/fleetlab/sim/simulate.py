@@ -44,9 +44,13 @@ def simulate(
 
     Parameters
     ----------
-    scenario, cluster, **words
+    scenario
         What builds the scenario, as `Scenario.of` takes it: a `Trace`, a `Workload`, the folder of a saved trace or
         `builtin[:JOBS[:SEED]]`, and words such as `order="sjf"` or `load=1.2`; `fleetlab simulate --help` lists them.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     progress
         Called as the run advances.
 

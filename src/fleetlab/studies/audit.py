@@ -80,8 +80,12 @@ def audit(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it; the words choose the policy of the simulation.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     progress
         Called as the simulation advances.
 

@@ -41,8 +41,10 @@ def web(
     ----------
     traces
         A folder of saved traces to choose from.
-    host, port
-        Where to listen (default: 127.0.0.1, port 8765). On another host than loopback the page asks for a token.
+    host
+        Address to listen on. On another than loopback the page asks for a token.
+    port
+        Port to listen on; 0 takes a free one.
     allow_host
         Further names that it is reached by, as through a proxy; with any, the page asks for a token.
     workers

@@ -98,8 +98,12 @@ def calibrate(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     fit
         The share of the jobs, by submission, on which latency, policy, hidden nodes and quota are fitted; the others
         judge them (default: 0.6).

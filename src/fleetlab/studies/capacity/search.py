@@ -49,8 +49,12 @@ def capacity(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     slo
         The goal: mean or a percentile (p50, p90, p95, …) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit:
         seconds, or such as 10m or 2h; a number for a slowdown.

@@ -45,9 +45,13 @@ def compare(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds a scenario, as `Scenario.of` takes it; or several scenarios with the same jobs, as `Scenario.vary`
         returns them.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     policies
         Changes of the scenario, each as ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING (the last may be left out, WORD=VALUE
         for other words), a `Policy`, a mapping of words, or a `Scenario` (default: fifo, fifo/easy, smallest, sjf with

@@ -52,8 +52,12 @@ def diagnose(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     changes
         What to change: types (any GPU type), cpu, memory (unlimited), fragmentation (each GPU type one large
         node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),

@@ -55,8 +55,12 @@ def eta(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     job
         The log's own id of a job, or its number in the trace; without one, all jobs that wait are answered.
     request

@@ -63,8 +63,12 @@ def explain(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     job
         The log's own id of the job, its number, or `user=…`, `group=…`, which lists the jobs that are meant.
     longest

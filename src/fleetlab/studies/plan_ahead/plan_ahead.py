@@ -51,8 +51,10 @@ def plan_ahead(
     target
         requests: place all that is requested over the horizon, and nothing ends; level: place what is allocated at
         its peak.
-    every, horizon
-        The length of a step, and the number of steps to plan for.
+    every
+        The length of a step: seconds, or such as 1h.
+    horizon
+        The number of steps to plan for.
     quantile
         The upper quantile of the demand, from 0.5 to below 1.
     by
@@ -61,8 +63,14 @@ def plan_ahead(
         The forecast models and families to choose from.
     recent
         How much of the end of the log the shapes of instances are taken from.
-    objective, prices, seconds, seed
-        As in `plan`; each of the searches may take so many seconds.
+    objective
+        As in `plan`.
+    prices
+        As in `plan`.
+    seconds
+        How long each of the searches may take.
+    seed
+        Random seed (default: 0).
     progress
         Called as models are fitted and plans are searched.
 

@@ -88,10 +88,22 @@ class Study:
 
         Parameters
         ----------
-        source, cluster, **words
+        source
             Scenarios as `Scenario.vary` returns them, a study file, a `Study`, or what `Scenario.of` takes.
-        seeds, resample, against, metrics, confidence
-            As `sweep` takes them.
+        cluster
+            The nodes, in place of those of the trace.
+        **words
+            Words of the scenario, such as `order="sjf"` or `load=1.2`.
+        seeds
+            As `sweep` takes them, like all that follows.
+        resample
+            How a seed changes the jobs.
+        against
+            The words of the baseline.
+        metrics
+            The metrics to compare.
+        confidence
+            The probability with which all intervals of differences hold.
 
         Returns
         -------

@@ -52,8 +52,12 @@ def sweep(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         A study file (`.toml`), a `Study`, scenarios as `Scenario.vary` returns them, or what a scenario is built from.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     seeds
         How many, which, or a table with `least`, `most` and `within`.
     resample

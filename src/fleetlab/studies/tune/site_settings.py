@@ -84,8 +84,12 @@ def tune_conf(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it; its trace tells the site's configuration.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     conf_range
         Settings and their values, each as KEY=VALUE,VALUE,… (docs/slurm-compare.md).
     trials

@@ -47,9 +47,13 @@ def tune(
 
     Parameters
     ----------
-    source, cluster, **words
+    source
         What builds the scenario, as `Scenario.of` takes it. Without a `Scenario`, `estimate` is `group` by default:
         true runtimes are not known.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     trials
         How many policies to try; the first are built-in ones (default: 100).
     train_weeks
