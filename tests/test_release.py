@@ -78,7 +78,14 @@ def installed(wheel, tmp_path_factory):
 
 
 def test_the_source_distribution_has_all_that_its_tests_need(unpacked):
-    wanted = ["tests/conftest.py", "tests/fixtures", "docs/README.md", "deploy/compose.yaml", "Makefile", "CHANGELOG.md"]
+    wanted = [
+        "tests/conftest.py",
+        "tests/fixtures",
+        "docs/README.md",
+        "deploy/compose.yaml",
+        "Makefile",
+        "CHANGELOG.md",
+    ]
     assert [name for name in wanted if not (unpacked / name).exists()] == []
 
 
@@ -89,7 +96,9 @@ def test_no_compiled_code_is_published(sdist, wheel):
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel):
     package = ROOT / "src" / "fleetlab"
-    there = {f"fleetlab/{p.relative_to(package)}" for p in package.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    there = {
+        f"fleetlab/{p.relative_to(package)}" for p in package.rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    }
     with ZipFile(wheel) as file:
         assert there - set(file.namelist()) == set()
 
