@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from fleetlab.cli import app
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -140,3 +143,22 @@ def test_the_changelog_has_this_version():
 def test_images_are_of_this_version(path):
     tags = re.findall(r"fleetlab-\w+:([\d.]+)|image\.version=\"([\d.]+)\"|TAG:-([\d.]+)", path.read_text("utf-8"))
     assert {one for found in tags for one in found if one} <= {VERSION}
+
+
+def test_the_readme_names_commands_and_options_that_exist():
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    lines = [part.strip() for block in blocks for part in re.split(r"&&|\n", block)]
+    named = [shlex.split(line)[1:] for line in lines if line.startswith("fleetlab ")]
+    assert len(named) >= 2
+    for words in named:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_the_readme_fits_one_screen_and_a_bit():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 80
+
+
+def test_every_command_is_in_the_list_of_features():
+    text = (ROOT / "docs" / "features.md").read_text("utf-8")
+    names = [name for name in app if not name.startswith("-")]
+    assert [name for name in names if not re.search(rf"`[^`]*\b{name}\b", text)] == []
