@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs a wheel with each extra into a fresh environment and prints how much each adds, in MB on disk.
+# Installs a wheel with each extra into a fresh environment and prints how much each adds, in MiB on disk.
 #   docs/measurements/extras.sh dist/fleetlab-0.2.0-py3-none-any.whl
 set -eu
 wheel=$1 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-size() {  # EXTRA [REQUIREMENT…]: MB of the packages that an environment with them has, without pip
+size() {  # EXTRA [REQUIREMENT…]: MiB of the packages that an environment with them has, without pip
     extra=$1 && shift
     python3 -m venv --without-pip "$folder/env"
     python3 -m pip --python "$folder/env/bin/python" install --quiet --disable-pip-version-check "$wheel$extra" "$@" >&2
