@@ -4,8 +4,8 @@ WIDTH, HEIGHT = 1000, 480
 TITLE = "The rooms of fleetlab, and one job's way through them"
 ABOUT = (
     "Commands and the page call studies and live; studies join the rooms traces, sim, describe, queueing, forecast, "
-    "plan and report; all rooms stand on core and stats. A job goes from a log through traces, core, sim and its ledger and "
-    "studies to report. The GPU rooms stand beside, and know the others through core and stats only."
+    "plan and report; all rooms stand on core and stats. A job goes from a log through traces, core, sim and its "
+    "ledger and studies to report. The GPU rooms stand beside, and know the others through core and stats only."
 )
 JOINING, ROOM, NOUNS, GPU, WAY = "#eef3f8", "#e3f1e6", "#fff4dc", "#f3eaf7", "#b3261e"
 # x, y, width, height, color, name, and what it is for
