@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from docs import concept_pictures, week_picture
+from docs import concept_pictures, rooms_picture, week_picture
 
 import fleetlab
 
@@ -208,8 +208,14 @@ def concept(name: str) -> Callable[[Camera], bytes]:
     return lambda _: concept_pictures.DRAWINGS[name]().encode()
 
 
+def rooms(_: Camera) -> bytes:
+    """The rooms of the package, and one job's way."""
+    return rooms_picture.draw().encode()
+
+
 PICTURES: dict[str, Callable[[Camera], bytes]] = {
     "week.svg": week,
+    "rooms.svg": rooms,
     **{f"concept-{name}.svg": concept(name) for name in concept_pictures.DRAWINGS},
     "report.png": report,
     "report-dark.png": report_dark,
