@@ -7,7 +7,7 @@ from tests.web.tab import violations
 
 pytestmark = pytest.mark.browser
 PATIENCE = 60.0  # seconds
-# One page of each template: home, index, guide, concept, Python, command, table, measurements, project.
+# One page of each template: home, index, guide, concept, Python, command, table, measurements, notebook.
 PAGES = [
     "index.html",
     "start/slurm.html",
@@ -16,6 +16,7 @@ PAGES = [
     "reference/commands/bench.html",
     "reference/columns.html",
     "measurements/sharing.html",
+    "notebooks/1-slurm-log.html",
 ]
 
 
