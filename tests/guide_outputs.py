@@ -75,6 +75,16 @@ def fits(told: list[str], found: list[str], *, varies: bool = False) -> bool:
     return place == len(found)
 
 
+def fits_with_gaps(told: list[str], found: list[str]) -> bool:
+    """Is this what a how-to says? A line of `...` stands for any lines, `…` for any words: how long tests took."""
+    if not told or not found:
+        return not found and all(line == "..." for line in told)
+    if told[0] == "...":
+        return fits_with_gaps(told[1:], found) or fits_with_gaps(told, found[1:])
+    line = re.escape(told[0]).replace("…", ".*")
+    return bool(re.fullmatch(line, found[0])) and fits_with_gaps(told[1:], found[1:])
+
+
 def wording(line: str) -> str:
     """Return a line without what depends on numbers: their digits, units and intervals, and the room that they take."""
     line = re.sub(r"−?∞|–", "0", NUMBER.sub("0", line))
