@@ -1,0 +1,62 @@
+"""The paper's results on policies, by the simulations of `validate`, and its figure 19."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from fleetlab.core.progress import Progress
+from fleetlab.reproduce.item import Cell, Item
+from fleetlab.sim import simulate
+from fleetlab.studies.validate import policies as study
+from fleetlab.traces import synthesize
+
+RULES = {0.1: "simulated", 0.2: "capacity", 0.25: "predicted"}  # by what `validate` accepts of a line
+FIGURE = f"PAI, {study.BURST:,} jobs"
+ITEMS = {
+    study.DEMO_RUN: ("demo", "simulator of cluster-trace-gpu-v2020, README"),
+    FIGURE: ("figure 13", "MLaaS in the Wild (NSDI'22), figure 13"),
+    study.RESERVING: ("text", "MLaaS in the Wild (NSDI'22), text and figure 19"),
+    "PAI, sharing": ("text", "MLaaS in the Wild (NSDI'22), text"),
+}
+QUICK_RUNS = 2
+QUICK_JOBS = 60_000
+UPTO = {"P80": 0.8, "P90": 0.9, "P95": 0.95}
+
+
+def policies(*, seed: int, quick: bool, progress: Progress) -> tuple[list[Item], pl.DataFrame]:
+    """Return the items of the paper's results on policies, and the table of ours."""
+    runs = QUICK_RUNS if quick else study.SEEDS
+    lines = study.compare(seed=seed, progress=progress, runs=runs, figure=not quick)
+    rows = [(line.metric, *line.simulated.interval()) for line in lines]
+    schema = {"metric": pl.String, "value": pl.Float64, "value low": pl.Float64, "value high": pl.Float64}
+    listed = [_item(name, p) for name, p in study.PUBLISHED.items() if p.case != study.PREDICTED]
+    return listed, pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _item(metric: str, published: study.Published) -> Item:
+    """What was predicted is an item of `describe`; what --quick leaves out says so."""
+    item, source = ITEMS[published.case]
+    return Item(
+        item, metric, f"{published.number:.3f}", source, RULES[published.near],
+        ours=Cell("policies", {"metric": metric}, "value"), why=published.why, whole=published.case == FIGURE,
+    )  # fmt: skip
+
+
+def figure_19(*, seed: int, quick: bool) -> pl.DataFrame:
+    """Return which jobs start at once, and the waits of V100 jobs, under load balancing and reserve-and-pack."""
+    trace = synthesize("pai2020", jobs=QUICK_JOBS if quick else study.JOBS, seed=seed)
+    assert trace.cluster is not None
+    workload, rows = trace.workload.at_load(study.RATE), []
+    for placement in ("worst_fit", "reserve_and_pack"):
+        jobs = simulate(workload, trace.cluster, placement=placement).jobs.filter(pl.col("gpu_milli") > 0)
+        picky = jobs.filter(pl.col("gpu_types").list.first().is_in(["V100", "V100M32"]))
+        shares = {name: _at_once(some) for name, some in (("all", jobs), ("V100", picky))}
+        row: dict[str, object] = {f"{who} {what}": x for who, pair in shares.items() for what, x in pair.items()}
+        rows.append({"placement": placement} | row | {name: picky["wait"].quantile(q) for name, q in UPTO.items()})
+    return pl.DataFrame(rows)
+
+
+def _at_once(jobs: pl.DataFrame) -> dict[str, float]:
+    """Percent of jobs, and of instances, that wait a second at most."""
+    quick, many = jobs["wait"].to_numpy() <= 1, jobs["instances"].to_numpy()
+    return {"jobs": 100 * float(quick.mean()), "instances": 100 * float(many[quick].sum() / many.sum())}
