@@ -31,7 +31,7 @@ def verdicts(result, **where):
 def test_the_page_on_sharing_follows_from_the_raw_cells(sharing):
     assert sharing.passed
     rows = sharing.frame.filter(sharing.frame["rule"] == "measured")
-    assert rows.height > 250
+    assert rows.height > 450
     assert set(rows["verdict"]) == {"reproduced"}
 
 
@@ -63,6 +63,13 @@ def test_cells_of_another_run_are_compared_within_a_tenth_and_explained(tmp_path
     assert own.passed
     assert "reproduced" in verdicts(own, rule="card")
     assert verdicts(own, item="pairs, time slicing") == {"not possible"}
+
+
+def test_a_second_card_of_the_same_model_is_not_taken_for_the_first():
+    late = fleetlab.reproduce("gpu-sharing", data=CELLS / "h200-late")
+    assert late.passed
+    assert {"reproduced", "different"} <= verdicts(late, item="serving")
+    assert set(late.frame["on"]) == {"own cells", ""}
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,7 @@ from fleetlab.bench.analysis.folders import suites
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.serving import serving_table
 from fleetlab.bench.analysis.suite_data import collect_suites
+from fleetlab.bench.profile.predictions import compare_predictions
 from fleetlab.core import WorkloadError
 from fleetlab.core.progress import Progress
 from fleetlab.reproduce.item import Found, Item, items
@@ -23,7 +25,11 @@ from fleetlab.reproduce.result import Material
 
 NAME = "gpu-sharing"
 CARD = "NVIDIA H200"
-PARTS = ("h200", "h200-late", "h200-llm")  # folders of the study: its cells, some again on a second card, LLM servers
+MAIN, LATE = "h200", "h200-late"  # folders of the study: its cells, and some again on a second card
+OTHERS = {"llm": "h200-llm", "notebook": "h200-notebook", "own": "h200-own"}  # those that have a table of their own
+HELD_OUT = "h200-heldout"
+NEIGHBORS = ("h200/stressors", "h200-neighbors")
+KEPT = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "kept": pl.Float64}
 OWN = "own cells"
 TENANTS = {"resnet-train", "bert-train", "resnet-infer", "bert-infer", "llm-decode"}  # `launch` hangs on the host
 HINT = (
@@ -38,8 +44,8 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
         msg = "raw cells are needed: no folder was given"
         raise WorkloadError(msg, hint=HINT)
     root = Path(data)
-    study = (root / PARTS[0]).is_dir()
-    first = root / PARTS[0] if study else root
+    study = (root / MAIN).is_dir()
+    first = root / MAIN if study else root
     progress("reading cells", 0, 0.0)
     result = analysis.analyze(first)
     on = "raw cells" if study else OWN
@@ -61,15 +67,37 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
 
 
 def _more(root: Path) -> dict[str, pl.DataFrame]:
-    """Tables of the page that join folders: requests are served twice, language models have a folder of their own."""
+    """Tables of the page that join folders, or have a folder of their own."""
     found: dict[str, pl.DataFrame] = {}
-    both = [root / part / "serving" for part in PARTS[:2] if (root / part / "serving").is_dir()]
+    both = [folder for part in (MAIN, LATE) if (folder := root / part / "serving").is_dir()]
     if both:
         read = collect_suites([suite for folder in both for suite in suites(folder)])
         found["serving"] = serving_table(collect_findings(read, goal=TailGoal()).served_tenants)
-    if (root / PARTS[2]).is_dir():
-        found["llm"] = analysis.analyze(root / PARTS[2]).tables()["llm"]
+    for name, part in OTHERS.items():
+        if (root / part).is_dir():
+            found[name] = analysis.analyze(root / part).tables()["progress" if name == "own" else name]
+    if (root / HELD_OUT).is_dir():
+        predicted = compare_predictions(root / HELD_OUT / "predictions.json", [root / HELD_OUT])
+        found["held out"] = predicted.tables()["errors"]
+    folders = [root / part for part in NEIGHBORS if (root / part).is_dir()]
+    rows = [row for folder in folders for suite in suites(folder) for row in _kept(suite.cells)]
+    found["kept"] = pl.DataFrame(rows, schema=KEPT, orient="row")
     return found
+
+
+def _kept(cells: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str, float]]:
+    """Yield what each of two tenants keeps of its rate alone in the same mode, without limits."""
+    alone: dict[tuple[str, str], list[float]] = {}
+    good = [c for c in cells if c["status"] == "ok"]
+    for mode, one in ((c["mode"], c["tenants"][0]) for c in good if len(c["tenants"]) == 1):
+        if one["seat"] == one["tenant"]:
+            alone.setdefault((mode, one["tenant"]), []).append(one["rate"])
+    for c in (c for c in good if len(c["tenants"]) == 2):
+        for one, two in (c["tenants"], c["tenants"][::-1]):
+            if (c["mode"], one["tenant"]) in alone:
+                rate = float(np.mean(alone[c["mode"], one["tenant"]]))
+                stage = c["stage"] if c["stage"].startswith("neighbors") else "stressors"
+                yield stage, one["tenant"], two["tenant"], one["rate"] / rate
 
 
 def _throughput(f: Findings) -> Iterator[tuple[str, str, float]]:

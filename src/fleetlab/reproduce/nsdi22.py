@@ -17,7 +17,7 @@ from fleetlab.reproduce import pai_facts
 from fleetlab.reproduce.beside import Place, curve_items, number_items, outside
 from fleetlab.reproduce.data import folder_of
 from fleetlab.reproduce.item import LOG, SYNTHETIC, Found, Item, items, without
-from fleetlab.reproduce.pai_policies import figure_19, policies
+from fleetlab.reproduce.pai_policies import figure_13, figure_19, policies
 from fleetlab.reproduce.result import Material
 from fleetlab.traces import read, synthesize
 
@@ -72,7 +72,8 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
     lines, found = policies(seed=seed, quick=quick, progress=progress)
     lines = without(lines, LONG) if quick else lines
     tables = {"policies": Found(found, SYNTHETIC), "figure 19": Found(figure_19(seed=seed, quick=quick), SYNTHETIC)}
-    return replace(made, items=[*made.items, *lines], tables={**made.tables, **tables})
+    drawn = {**figure_13(found), **made.figures}
+    return replace(made, items=[*made.items, *lines], tables={**made.tables, **tables}, figures=drawn)
 
 
 def described(data: Path | str | None, *, quick: bool, seed: int, progress: Progress) -> Material:

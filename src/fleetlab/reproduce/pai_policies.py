@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.core.progress import Progress
 from fleetlab.reproduce.item import Cell, Item
 from fleetlab.sim import simulate
@@ -40,6 +41,22 @@ def _item(metric: str, published: study.Published) -> Item:
         item, metric, f"{published.number:.3f}", source, RULES[published.near],
         ours=Cell("policies", {"metric": metric}, "value"), why=published.why, whole=published.case == FIGURE,
     )  # fmt: skip
+
+
+def figure_13(found: pl.DataFrame) -> dict[str, Figure]:
+    """Draw by how much shortest first cuts the mean JCT of FIFO, by capacity: published and ours."""
+    ours = {metric: 100 * value for metric, value in found.select("metric", "value").iter_rows()}
+    rows = []
+    for name, means in study.CAPACITY.items():
+        for gpus, mean in means.items() if name != "fifo" else ():
+            published = 100 * (1 - mean / study.CAPACITY["fifo"][gpus])
+            rows.append((float(gpus), published, f"{name}, published"))
+            if (metric := study.cut_metric(name, gpus)) in ours:
+                rows.append((float(gpus), ours[metric], name))
+    frame = pl.DataFrame(rows, schema={"x": pl.Float64, "y": pl.Float64, "series": pl.String}, orient="row")
+    title = "Figure 13: reduction of the mean JCT of FIFO by shortest first, by what estimates know"
+    alt = "reductions by user, group, group and GPU, and an oracle, at 3,000 to 6,500 GPUs, published and ours"
+    return {"shortest first": Figure(title, "line", frame, "GPUs", "reduction of the mean JCT, %", alt)}
 
 
 def figure_19(*, seed: int, quick: bool) -> pl.DataFrame:

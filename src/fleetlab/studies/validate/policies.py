@@ -134,11 +134,12 @@ def _capacities(trace: Trace, seed: int) -> Found:
         fifo = _completion(burst, gpus)
         for name in (*HISTORY, "oracle"):
             estimate = "oracle" if name == "oracle" else frame[f"by {name}"]
-            found[_cut(name, gpus)] = 1 - _completion(burst, gpus, order="sjf", estimate=estimate) / fifo
+            found[cut_metric(name, gpus)] = 1 - _completion(burst, gpus, order="sjf", estimate=estimate) / fifo
     return found
 
 
-def _cut(name: str, gpus: int) -> str:
+def cut_metric(name: str, gpus: int) -> str:
+    """Return what the reduction by SJF is called, by the estimate and the capacity."""
     return f"reduction of mean JCT by SJF by {name}, {gpus:,} GPUs"
 
 
@@ -221,7 +222,7 @@ PUBLISHED: dict[str, Published] = {
     _by("group+gpu"): Published(DEMO_RUN, DEMO["group+gpu"]),
     _by("oracle"): Published(DEMO_RUN, DEMO["oracle"]),
     **{
-        _cut(name, gpus): Published(
+        cut_metric(name, gpus): Published(
             f"PAI, {BURST:,} jobs",
             1 - mean / CAPACITY["fifo"][gpus],
             CUT,
