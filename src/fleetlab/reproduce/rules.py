@@ -54,8 +54,6 @@ RULES: dict[str, Rule] = {
     "packed": Rule(f"the authors' mean of ten random runs: within 5 %, {RANDOM} of the difference", 0.05, random=True),
     "packed curve": Rule("a curve of means of ten random runs: nowhere off by more than 1 point", farthest=1.0),
     "simulated": Rule(f"a result of a random simulation: within 10 %, {RANDOM}", 0.10, random=True),
-    "capacity": Rule(f"a simulation whose settings are not told: within 20 %, {RANDOM}", 0.20, random=True),
-    "predicted": Rule(f"a share predicted by a model that is not told: within 25 %, {RANDOM}", 0.25, random=True),
     "measured": Rule("computed again from the same measurements: equal to the printed digits"),
     "card": Rule("measured on another GPU: within 10 %", 0.10),
     "at least": Rule("a lower bound: ours is not below it", least=True),
