@@ -16,7 +16,7 @@ from typing import Any
 
 PAGES = Path("docs/reproduce")
 STUDIES = ("nsdi22", "fgd-atc23", "dlrm2025", "gpu-sharing")
-COLUMNS = ("item", "what", "published", "ours", "on", "verdict", "why")
+COLUMNS = ("item", "what", "published", "ours", "on", "verdict", "why", "source")
 SHORT = ("item", "what", "published", "ours", "verdict")
 VERDICTS = ("reproduced", "fitted", "different", "not possible", "different, unexplained")
 BEGIN, END = "<!-- {}: fleetlab reproduce -->", "<!-- end -->"
