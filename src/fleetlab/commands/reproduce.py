@@ -12,7 +12,7 @@ from fleetlab.commands.words import examples, say_saved, talk
 
 desk = App()
 COLUMNS = ("item", "what", "published", "ours", "on", "verdict", "why")
-MEASURED = Path("measured")
+MEASURED, PUBLISHED = Path("measured"), Path("docs/measurements")
 
 
 @desk.command(
@@ -68,7 +68,7 @@ def reproduce(
         result = fleetlab.reproduce(name, data=data, quick=quick, seed=seed, progress=bar)
     show(result, json=json, most=1000, only=("published numbers",), columns=COLUMNS)
     if out is not None:
-        say_saved(fleetlab.report(result, out))
+        say_saved(fleetlab.report(result.for_page(), out, title=result.title))
     sys.exit(0 if result.passed else 1)
 
 
@@ -76,6 +76,7 @@ def _measured(name: str, data: Path | None, minutes: float) -> Path:
     """Measure this machine's GPU, and return the folder of its cells."""
     from fleetlab.bench.all_modes.run import run_all
     from fleetlab.bench.options import AllOptions
+    from fleetlab.devices.errors import BenchError
 
     if name != "gpu-sharing":
         msg = "--measure is for gpu-sharing only"
@@ -84,5 +85,8 @@ def _measured(name: str, data: Path | None, minutes: float) -> Path:
     if (folder / "h200").is_dir():
         msg = f"--data has the published cells, and is not for new ones: {folder}"
         raise fleetlab.WorkloadError(msg, hint=f"`--data {MEASURED}`, or another new folder")
-    run_all(AllOptions(out=folder, minutes=minutes), progress=talk)
+    try:
+        run_all(AllOptions(out=folder, minutes=minutes), progress=talk)
+    except BenchError as e:
+        raise BenchError(str(e), hint=f"the cells of an H200 are in the repository: --data {PUBLISHED}") from None
     return folder

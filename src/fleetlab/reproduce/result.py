@@ -9,9 +9,19 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result
+from fleetlab.core.result import FieldsResult
 from fleetlab.reproduce.item import Found, Item
-from fleetlab.reproduce.rules import FITTED, NOT_POSSIBLE, UNEXPLAINED, VERDICTS, rules_table
+from fleetlab.reproduce.rules import (
+    DIFFERENT,
+    FITTED,
+    NOT_POSSIBLE,
+    REPRODUCED,
+    UNEXPLAINED,
+    VERDICTS,
+    rules_table,
+)
 
+PART = 150  # rows of a table on a page
 SCHEMA = dict.fromkeys(
     ("item", "what", "published", "ours", "on", "verdict", "why", "rule", "source"), pl.String()
 )  # fmt: skip
@@ -66,6 +76,18 @@ class Reproduction(Result):
                 "the paper. With the published tables (--data DIR) they are compared with the log itself."
             )
         return tuple(said)
+
+    def for_page(self) -> FieldsResult:
+        """Return the same for a page, whose tables are short: by verdict, what differs first, in parts."""
+        parts: dict[str, pl.DataFrame] = {}
+        for verdict in (UNEXPLAINED, DIFFERENT, NOT_POSSIBLE, REPRODUCED, FITTED):
+            rows = self.frame.filter(pl.col("verdict") == verdict).drop("verdict")
+            for first in range(0, rows.height, PART):
+                part = rows.slice(first, PART)
+                name = verdict if rows.height <= PART else f"{verdict}, {first + 1} to {first + part.height}"
+                parts[name] = part
+        parts["rules"] = self.tables()["rules"]
+        return FieldsResult(self.provenance, self.findings, self.summary(), parts, self.charts, self.notes)
 
     def summary(self) -> list[Estimate]:
         """Return how many rows there are of each verdict."""
