@@ -102,6 +102,22 @@ def test_published_tables_are_described_themselves(fixtures):
     assert rows.filter(rows["what"] == "machines")["ours"].to_list() == ["3"]
 
 
+def test_a_header_is_not_taken_for_its_table(data_folder, fixtures):
+    shutil.copy(fixtures / "pai2020" / "good" / "pai_machine_spec.csv", data_folder)
+    made = nsdi22.described(data_folder, quick=True, seed=0, progress=silent)
+    rows = Reproduction.of("nsdi22", made, Provenance("reproduce", made.source)).frame
+    assert rows.filter(rows["what"] == "machines").select("ours", "on").row(0) == ("3", "log")
+    assert "built-in" in set(rows["on"])
+
+
+@pytest.fixture
+def data_folder(tmp_path):
+    """A folder as `fetch` leaves it: headers beside tables, here without tables."""
+    for name in ("pai_task_table", "pai_machine_spec"):
+        (tmp_path / f"{name}.header").write_text("a,b\n")
+    return tmp_path
+
+
 def test_without_a_name_the_studies_are_listed(command):
     done = command("reproduce")
     assert not done.returncode

@@ -23,7 +23,8 @@ from fleetlab.traces import read, synthesize
 
 NAME = "nsdi22"
 FOLDERS = ("alibaba-pai-v2020", "pai2020", "pai")
-SPEC, SAMPLE, PHILLY = "pai_machine_spec*", "task_sample_60105/alibaba_trace_sub.csv", "philly_runtime.csv"
+TASKS, SPEC = "pai_task_table", "pai_machine_spec"
+SAMPLE, PHILLY = "task_sample_60105/alibaba_trace_sub.csv", "philly_runtime.csv"
 FULL, QUICK = 1_260_920, 100_000
 FEWER = f"of the whole trace only; --quick has {QUICK:,} jobs"
 LONG = "--quick leaves it out: it takes two minutes"
@@ -99,14 +100,19 @@ def described(data: Path | str | None, *, quick: bool, seed: int, progress: Prog
 
 def _trace(place: Path | None, *, quick: bool, seed: int, progress: Progress) -> tuple[Trace, str]:
     """Return the log, where its task table is there, else the built-in trace."""
-    if place is not None and any(place.glob("pai_task_table*")):
+    if place is not None and _table(place, TASKS) is not None:
         return read(place, "pai2020", progress=progress), LOG
     return synthesize("pai2020", jobs=QUICK if quick else FULL, seed=seed), SYNTHETIC
 
 
+def _table(place: Path, name: str) -> Path | None:
+    """Return the file of a table, packed or not; its header lies beside it, and is none."""
+    return next((path for path in sorted(place.glob(f"{name}.*")) if path.suffix != ".header"), None)
+
+
 def _real(place: Path | None, trace: Trace, on: str) -> dict[str, Found]:
     """Return what the files that are there say: machines, a sample of run times, Philly's run times."""
-    spec = None if place is None else next(iter(sorted(place.glob(SPEC))), None)
+    spec = None if place is None or on == LOG else _table(place, SPEC)
     cluster, where = (trace.cluster, on) if spec is None else (read(spec, "pai2020").cluster, LOG)
     found = {} if cluster is None else _machines(cluster, where)
     if place is not None and (place / SAMPLE).is_file():

@@ -1,8 +1,8 @@
 """When a number counts as reproduced: one tolerance for each way in which a number is published.
 
 A tolerance depends on how a number was published, never on how far ours is from it, and is the same for all numbers
-that were published in that way. A result of random runs is also reproduced if the published value is in our 95 % interval,
-unless that is wider than half of the value.
+that were published in that way. A result of random runs is also reproduced if the published value is in our 95 %
+interval, unless that is wider than half of the value.
 """
 
 from __future__ import annotations
