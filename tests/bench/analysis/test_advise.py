@@ -37,7 +37,7 @@ def test_tail_latency_is_that_of_the_inference_tenant(tmp_path, made):
     folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.3, 0.9)), tails=tails)
     found = advise(folder, mix="serve, train", goal="p99")
     assert found.mode == "time-slicing"
-    assert found.tables()["choice"]["best_ahead_by"].to_list()[1] == pytest.approx(2.0, rel=1e-2)
+    assert found.tables()["choice"]["margin"].to_list()[1] == pytest.approx(2 / 3, rel=1e-2)
 
 
 def test_no_difference_needs_a_test_that_shows_it(tmp_path, made):
@@ -55,6 +55,23 @@ def test_what_is_not_known_is_told_with_the_blocks_that_decide(tmp_path, made):
     assert found.verdict == "not known"
     assert f"{needed} more blocks of each in one plan would decide" in found.findings[0]
     assert 1 < needed < 60
+
+
+def test_one_block_more_is_one(tmp_path, made):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.55, 0.55)), blocks=2, wobble=0.04)
+    found = advise(folder, mix="train, serve")
+    assert "; 1 more block of each in one plan would decide" in found.findings[0]
+
+
+def test_mixes_that_differ_are_named_and_no_blocks_are_asked_for(tmp_path, made):
+    """Of three mixes of training and inference MPS is better in two, and time slicing in one, each beyond its noise."""
+    pairs = {("answer", "train"): 0.6, ("answer", "learn"): 0.6, ("serve", "learn"): 0.3}
+    both = {"time-slicing": dict.fromkeys(pairs, (0.45, 0.45)), "mps": {pair: (p, p) for pair, p in pairs.items()}}
+    found = advise(made.pairs(tmp_path, both), mix="train, serve")
+    assert found.verdict == "not known"
+    better = "MPS is better in 2 (answer + train, answer + learn)"
+    assert f"the 3 mixes differ, {better}, time slicing is better in 1 (learn + serve)" in found.findings[0]
+    assert found.tables()["choice"]["more_blocks"].null_count() == 2
 
 
 def test_single_blocks_decide_nothing(tmp_path, made):
@@ -427,7 +444,7 @@ def test_a_later_run_of_the_same_cells_tells_how_requests_wait_in_groups():
     found = advise(H200.parent, mix="resnet-train, serve-200", goal="p99")
     verdicts = dict(found.tables()["choice"].select("mode", "verdict").rows())
     assert verdicts == {"mps@50": "best", "time-slicing": "better", "mps": "better", "mps!1": "not known"}
-    assert "It is better than time slicing and MPS" in found.findings[0]
+    assert "shorter than with time slicing and better than MPS; not known against MPS with" in found.findings[0]
 
 
 def test_requests_in_groups_widen_the_interval_of_a_tail(tmp_path, made):

@@ -18,7 +18,7 @@ from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.suite_data import CellResult, mode_name
 from fleetlab.bench.analysis.users import notebook_table
-from fleetlab.bench.analysis.values import is_apart
+from fleetlab.bench.analysis.values import GoalValues, is_apart
 from fleetlab.bench.results.notebook import SHOWN
 from fleetlab.stats import Difference, Interval, mean_of_runs
 
@@ -26,13 +26,14 @@ Logs = dict[str, float]  # kind of cell -> mean log of the seconds, of a trainin
 User = tuple[int, int]  # block, and copy of the tenant
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerValues:
+@dataclass(frozen=True)
+class AnswerValues(GoalValues):
     """Times of a mix by mode and user, and those of one user alone."""
 
     by: dict[str, dict[User, Logs]]
     alone: Logs
     no_noise: str = field(default="one user says nothing of how far users differ", init=False)
+    less: str = field(default="shorter", init=False)
 
     @property
     def modes(self) -> list[str]:

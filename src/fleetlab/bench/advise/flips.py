@@ -42,7 +42,7 @@ def flip_rows(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) 
     rows = []
     for other, what, made in neighbors(f, goal, asked, here.margin):
         flips = _flips(here, made)
-        gain = made.ratio(made.modes[1]).value - 1
+        gain = made.lead.value if made.lead else None
         about = {"mix": other.words, "changed": what, "best": made.best, "verdict": made.verdict, "margin": gain}
         rows.append(about | {"flips": flips, "kind": "measured", "tenants": other.tenants})
     rows += list(_other_goals(f, goal, asked, here))
@@ -61,7 +61,7 @@ def _other_goals(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoic
         if made is not None:
             what = f"goals of {1000 * other['ttft']:g} ms and {1000 * other['tpot']:g} ms per token"
             about = {"mix": asked.mixes[0], "changed": what, "best": made.best, "verdict": made.verdict}
-            about |= {"margin": made.ratio(made.modes[1]).value - 1, "flips": _flips(here, made)}  # type: ignore[dict-item]
+            about |= {"margin": made.lead and made.lead.value, "flips": _flips(here, made)}  # type: ignore[dict-item]
             yield about | {"kind": "measured", "tenants": asked.tenants}
 
 

@@ -34,7 +34,7 @@ def _worst(f: Findings, asked: AskedMix) -> GoalValues:
 
 def _cost(f: Findings, asked: AskedMix) -> GoalValues:
     """An item costs 1/STP of what it costs alone, whatever the price."""
-    return MeasureValues(f.mixes.stp, _closed(f, asked), high=True, one=f.mixes.throughput, inverse=True)
+    return MeasureValues(f.mixes.stp, _closed(f, asked), high=True, one=f.mixes.throughput, inverse=True, less="lower")
 
 
 def _energy(f: Findings, asked: AskedMix) -> GoalValues:
@@ -42,7 +42,7 @@ def _energy(f: Findings, asked: AskedMix) -> GoalValues:
     if not mixes:
         msg = f"no energy was measured: {asked.words}"
         raise DeviceError(msg, hint="energy is read from the GPU's counter through NVML")
-    return MeasureValues(f.mixes.energy, mixes, high=False, one=f.mixes.joules)
+    return MeasureValues(f.mixes.energy, mixes, high=False, one=f.mixes.joules, less="lower")
 
 
 def _tail(f: Findings, asked: AskedMix) -> GoalValues:
@@ -54,7 +54,7 @@ def _tail(f: Findings, asked: AskedMix) -> GoalValues:
     if not mixes:
         msg = f"no tail latency in two modes: {asked.words}"
         raise DeviceError(msg, hint="it needs an inference tenant, or one with `poisson` requests per second")
-    return MeasureValues(f.mixes.latency, mixes, high=False, one=f.mixes.latency.mean)
+    return MeasureValues(f.mixes.latency, mixes, high=False, one=f.mixes.latency.mean, less="shorter")
 
 
 def _goodput(f: Findings, asked: AskedMix) -> GoalValues:

@@ -21,14 +21,14 @@ from fleetlab.bench.advise.isolation import Made, isolation
 from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_modes
 from fleetlab.bench.advise.neighbors import SCHEMA, neighbor_rows, neighbor_sentences
 from fleetlab.bench.advise.settings import setting_rows
-from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choose_mode
+from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choice_table, choose_mode
 from fleetlab.bench.analysis.findings import Findings, collect_findings
 from fleetlab.bench.analysis.folders import suites
 from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
-from fleetlab.bench.analysis.values import is_apart
+from fleetlab.bench.analysis.values import GoalValues, is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
@@ -144,9 +144,7 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
     values = goal.values(f, asked)
     choice = choose_mode(values, margin)
     if choice is None:
-        msg = f"{name} is not known in two modes: {asked.words}"
-        hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
-        raise DeviceError(msg, hint=hint)
+        raise _no_choice(values, asked, name)
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
     rows = answer_rows(f, asked.mixes[0]) if name == "answer" else []
@@ -154,14 +152,27 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
     answers = [
         f"{asked.words}, {unit.partition(', ')[2] or name}: {choice.sentence()}.",  # a name of a tenant keeps its case
         f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
+        *choice.left_out(),
         *(values.sentences(choice.best) if isinstance(values, GoodputValues) else []),
         *answer_sentences(rows),
         *neighbor_sentences(others),
         *flip_sentences(flips),
     ]
-    frames = {"choice": table(choice.rows()), "answers": table(rows), "beside": table(others, SCHEMA)}
+    frames = {"choice": choice_table(choice), "answers": table(rows), "beside": table(others, SCHEMA)}
     frames |= {"flips": table(flips, FLIPS)}
     return (choice.best, choice.verdict), answers, frames, unit
+
+
+def _no_choice(values: GoalValues, asked: AskedMix, goal: str) -> DeviceError:
+    """Why no two modes can be compared."""
+    if values.falls_behind and not values.not_compared:
+        each = "; ".join(f"{mode_name(mode)} {why}" for mode, why in values.falls_behind.items())
+        msg = f"the server keeps up in no mode: {asked.words}: {each}"
+        return DeviceError(msg, hint="ask for a mix with fewer requests per second, or give it a GPU without neighbors")
+    why = "; ".join(f"{mode_name(mode)}: {why}" for mode, why in (values.falls_behind | values.not_compared).items())
+    msg = f"{goal} is not known in two modes: {asked.words}" + (f"; {why}" if why else "")
+    hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
+    return DeviceError(msg, hint=hint)
 
 
 BESIDE = ("p99", "goodput", "answer")  # goals that are about some of the tenants

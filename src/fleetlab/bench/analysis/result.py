@@ -19,7 +19,7 @@ from fleetlab.bench.analysis.mixes import mix_table, progress_table
 from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
 from fleetlab.bench.analysis.recommend import advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
-from fleetlab.bench.analysis.serving import serving_table
+from fleetlab.bench.analysis.serving import ServedTenant, serving_table
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
 from fleetlab.bench.analysis.users import llm_table, notebook_table, user_findings
 from fleetlab.bench.analysis.wording import capital, count_noun
@@ -163,7 +163,12 @@ def _notes(f: Findings) -> list[str]:
             "copies with requests on a schedule: how requests wait in groups was not recorded, so that their P99 has "
             "no interval, and its value alone decides their state"
         )
-    late = [f"{s.tenant} beside {s.background} under {mode_name(s.mode)}" for s in f.served_tenants if not s.valid]
-    if late:
-        notes.append(f"not compared, because the generator's P99 lag was above 1 ms: {', '.join(late)}")
+    behind = [f"{_served(s)} {s.shortfall()}" for s in f.served_tenants if s.behind]
+    late = [_served(s) for s in f.served_tenants if not s.valid and not s.behind]
+    notes += [f"no choice, because the server does not keep up: {', '.join(behind)}"] if behind else []
+    notes += [f"not compared, because the generator's P99 lag was above 1 ms: {', '.join(late)}"] if late else []
     return notes
+
+
+def _served(s: ServedTenant) -> str:
+    return f"{s.tenant} beside {s.background} under {mode_name(s.mode)}"

@@ -14,9 +14,11 @@ from fleetlab.bench.results.cells import Cell, Schema, is_open_loop, mean, neigh
 from fleetlab.bench.statistics import known_percentile
 
 MAX_LAG = 1e-3  # s: with a larger P99 lag the generator was the bottleneck
+KEEPS_UP = 0.97  # share of the offered requests that are answered; below it the queue grows as long as one measures
 LATENCY: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "n": pl.Int64}
 LATENCY |= dict.fromkeys(COLUMNS, pl.Float64)
-SERVING: Schema = LATENCY | {"lag_p99_ms": pl.Float64, "unsent": pl.Int64, "valid": pl.Boolean}
+SERVING: Schema = LATENCY | {"lag_p99_ms": pl.Float64, "unsent": pl.Int64, "keeps_up": pl.Boolean}
+SERVING |= {"valid": pl.Boolean}
 
 
 def sum_times(ones: Iterable[Cell], of: str = "times") -> Histogram:
@@ -50,9 +52,29 @@ def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
             **found,
             "lag_p99_ms": None if lag is None else 1000 * lag,
             "unsent": sum(one.get("unsent", 0) for one, _ in ones),
+            "keeps_up": not any(falls_behind(one, cell["window"]) for one, cell in ones),
             "valid": None if lag is None else lag < MAX_LAG,
             "short": "; ".join(why),
         }
+
+
+def request_rates(one: Cell, window: float) -> tuple[float, float]:
+    """Requests per second that were offered in a window, and that were answered in it."""
+    steps = one.get("steps", 0)
+    items = one.get("items") or steps  # of a request: its rate is that of items
+    offered = one.get("offered", steps) / window if window else 0.0
+    return offered, one["rate"] * (steps / items if items else 1.0)
+
+
+def falls_behind(one: Cell, window: float) -> bool:
+    """Whether a server answers fewer requests than fall due. Then the generator, in its process, is late as well.
+
+    A server of a language model answers in tokens, and has its goodput.
+    """
+    if "llm" in one:
+        return False
+    offered, answered = request_rates(one, window)
+    return answered < KEEPS_UP * offered
 
 
 def effective_size(ones: Sequence[Cell], name: str, alike: Sequence[Cell] = ()) -> float | None:
