@@ -53,6 +53,25 @@ def test_the_overhead_of_time_slicing_is_compared_with_what_is_expected(tmp_path
     assert words in said(found, 4)
 
 
+def test_a_program_that_leaves_the_gpu_idle_does_not_saturate_it(tmp_path, made):
+    """It only counts its steps, as one of one's own does; the GPU is in use 35 % of the time, and two have all."""
+    cells = [made.cell([made.tenant("own", 100)], util=35.0, block=block) for block in range(2)]
+    cells += [made.cell([made.tenant("own", 90)] * 2, util=70.0, block=block) for block in range(2)]
+    cells += [made.cell([made.tenant("train", 100)], block=block) for block in range(2)]
+    cells += [made.cell([made.tenant("train", 45)] * 2, block=block) for block in range(2)]
+    found = analyze(made.suite(tmp_path, cells))
+    assert found.tables()["mixes"].filter(mix="2 own")["kind"].to_list() == ["anything + part-time"]
+    assert "over 1 tenant each of which saturates it alone" in said(found, 4)
+    assert "own" not in said(found, 4)
+
+
+def test_what_tenants_lose_and_gain_is_said_of_each(tmp_path, made):
+    pairs = {("train", "train"): (0.4, 0.4), ("learn", "learn"): (0.6, 0.6)}
+    text = said(analyze(made.pairs(tmp_path, {"time-slicing": pairs})), 4)
+    assert "two train lose 20" in text
+    assert "two learn gain 20" in text
+
+
 def test_limits_that_reach_to_both_sides_decide_nothing(tmp_path, made):
     pairs = {("train", "train"): (0.47, 0.47), ("learn", "learn"): (0.43, 0.43)}
     found = analyze(made.pairs(tmp_path, {"time-slicing": pairs}))

@@ -8,13 +8,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-import numpy as np
-
 from fleetlab.bench.advise.classes import JobClasses
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import SuiteData, mode_name
+from fleetlab.bench.analysis.suite_data import SuiteData, mode_name, utilization_alone
 from fleetlab.bench.analysis.values import is_apart
 from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.build import CLASSES, class_by_utilization
@@ -143,11 +141,8 @@ def class_of(g: SuiteData, name: str) -> str:
 
 
 def busy_alone(g: SuiteData, name: str) -> float:
-    """The lower of the share of time in steps and of the GPU's utilization."""
-    cells = [m for m in g.meetings if m.names == (name,) and m.mode == BASELINE]
-    under_way = [m.tenants[0].about.get("busy", 1.0) for m in cells] or [1.0]
-    util = [m.gpu["util"] / 100 for m in cells if m.gpu.get("util") is not None] or [1.0]
-    return float(min(np.median(under_way), np.median(util)))
+    """Utilization of a tenant alone without MPS."""
+    return utilization_alone(m for m in g.meetings if m.names == (name,) and m.mode == BASELINE)
 
 
 # --- mixes that differ in how often tenants step, or in their number --------------------------------------------------

@@ -15,7 +15,7 @@ from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.recommend import Recommendation, by_kind, by_serving
 from fleetlab.bench.analysis.scale import ScalingCurve, TailGoal
 from fleetlab.bench.analysis.suite_data import mode_name
-from fleetlab.bench.analysis.wording import NOT_MEASURED, capital, count_noun, join_words, more, number, percent
+from fleetlab.bench.analysis.wording import NOT_MEASURED, capital, count_noun, join_words, lost_or_gained, more, number
 from fleetlab.bench.results.cells import table
 from fleetlab.stats import Difference, Interval
 
@@ -195,9 +195,9 @@ def _switching(f: Findings) -> Iterator[str]:
         yield f"{NOT_MEASURED}: no tenant that saturates the GPU was measured beside itself under time slicing"
         return
     count = count_noun(len(alike), "tenant")
-    yield f"two equal tenants {lost_or_gained(lost)} of the GPU ({count} that saturate it alone)"
+    yield f"two equal tenants {lost_or_gained(lost)} of the GPU, over {count} each of which saturates it alone"
     each = sorted(alike.items(), key=lambda at: at[1][0].value)
-    yield "by tenant: " + join_words([f"{name} {percent(_lost(stp))}" for name, (stp, _) in each])
+    yield "by tenant, " + join_words([f"two {name} {lost_or_gained(_lost(stp))}" for name, (stp, _) in each])
     for crowd in f.scaling_curves:
         if crowd.mode == BASELINE and crowd.percentile == 0.95:
             yield from _many_copies(crowd)
@@ -214,13 +214,6 @@ def _slice_length(f: Findings) -> str:
         f"by the GPU's clock a time slice takes {own[2]:.2f} ms (quartiles {own[1]:.2f} to {own[3]:.2f}), the "
         f"gap to the next one {gap[2]:.2f} ms, and {idle:.1f} % of the time is unused"
     )
-
-
-def lost_or_gained(lost: Interval) -> str:
-    """A negative loss is a gain."""
-    if lost.value < 0:
-        return f"gain {percent(Interval(-lost.value, -lost.high, -lost.low))}"
-    return f"lose {percent(lost)}"
 
 
 def _lost(stp: Interval) -> Interval:

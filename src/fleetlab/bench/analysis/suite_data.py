@@ -218,23 +218,34 @@ def _kinds(found: list[SuiteFolder], called: TenantNames, meetings: list[CellRes
         for s in found
         for name, about in (s.about.get("tenants") or {}).items()
     }
-    by: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by: dict[str, list[CellResult]] = defaultdict(list)
     for m in meetings:
         if len(m.tenants) == 1 and not m.tenants[0].is_open_loop:
-            by[m.tenants[0].name].append(m.tenants[0].about)
+            by[m.tenants[0].name].append(m)
     names = {t.name for m in meetings for t in m.tenants}
     return {name: _kind(works.get(name, name), by[name]) for name in sorted(names)}
 
 
-def _kind(work: str, alone: list[dict[str, Any]]) -> str:
-    if alone and np.median([t.get("starved", 0.0) for t in alone]) > STARVED:
+def _kind(work: str, alone: list[CellResult]) -> str:
+    if alone and np.median([m.tenants[0].about.get("starved", 0.0) for m in alone]) > STARVED:
         return "launch-bound"
-    if alone and np.median([t.get("busy", 1.0) for t in alone]) < PART_TIME:
+    if utilization_alone(alone) < PART_TIME:
         return "part-time"
     if work in STRESSORS:
         return "stressor"
     word = work.lower()
     return "training" if "train" in word else "inference" if re.search("infer|decode|serve", word) else "other"
+
+
+def utilization_alone(cells: Iterable[CellResult]) -> float:
+    """The lower of the share of time in steps and of the GPU's utilization, of cells of one tenant; 1 if not recorded.
+
+    A program that only counts its steps says nothing of the time in them, but the GPU does.
+    """
+    alone = list(cells)
+    under_way = [m.tenants[0].about.get("busy", 1.0) for m in alone] or [1.0]
+    util = [m.gpu["util"] / 100 for m in alone if m.gpu.get("util") is not None] or [1.0]
+    return float(min(np.median(under_way), np.median(util)))
 
 
 def mode_name(mode: str) -> str:
