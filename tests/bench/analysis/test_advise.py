@@ -253,6 +253,18 @@ def test_costs_are_those_of_an_item_of_each_tenant(tmp_path, made):
     assert one["cost_per_1000"] == pytest.approx(3.6 / 3600 / 1.2, rel=1e-3)
 
 
+def test_joules_of_an_item_change_by_what_the_goal_energy_says():
+    """One quantity, in two places: the energy relative to alone, and joules alone and shared, with their limits."""
+    found = advise(H200, mix="resnet-train, resnet-infer", goal="energy").tables()
+    goal = {row["mode"]: row for row in found["choice"].iter_rows(named=True)}
+    costs = {(row["mode"], row["tenant"]): row for row in found["costs"].iter_rows(named=True)}
+    for (mode, tenant), row in costs.items():
+        if mode != "alone":
+            for end in ("", "_low", "_high"):
+                ratio = row[f"joules_an_item{end}"] / costs["alone", tenant]["joules_an_item"]
+                assert ratio == pytest.approx(goal[mode][f"value{end}"])
+
+
 def test_costs_stay_above_nothing_where_the_noise_is_large(tmp_path, made):
     cells = []
     for mode in ("time-slicing", "mps"):

@@ -15,6 +15,7 @@ from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, 
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import mix_name, table
+from fleetlab.bench.results.energy import energy_times
 from fleetlab.stats import Interval
 
 P95 = 0.95
@@ -33,6 +34,7 @@ class MixMeasures:
     energy: Measure  # relative to alone, one after the other
     progress: Measure
     names: dict[str, tuple[str, ...]]  # tenants of each mix
+    watts: dict[str, float]  # of each tenant alone without MPS
 
     def throughput(self, mode: str, mix: str) -> Interval:
         """System throughput; the interval includes the uncertainty of the rates alone."""
@@ -70,6 +72,12 @@ class MixMeasures:
         """Energy relative to alone."""
         return self.energy.mean(mode, mix, self._own(mode, mix))
 
+    def item_joules(self, name: str, mode: str, mix: str) -> Interval | None:
+        """Energy of an item of a tenant of a mix: that alone, times the energy of the mix relative to alone."""
+        if name not in self.watts or mode not in self.energy.modes(mix):
+            return None
+        return Interval(*(self.watts[name] / self.gathered.own(name) * times for times in self.joules(mode, mix)))
+
     def shared(self, *, saturating: bool = False, tenants: int | None = None) -> list[str]:
         """Mixes that were measured in at least two modes."""
         return [
@@ -101,6 +109,7 @@ def mix_measures(g: SuiteData) -> MixMeasures:
         energy=measure(lambda m: _energy(m, watts)),
         progress=Measure(_progress(g, found), noise),
         names={m.mix: m.names for m in found},
+        watts=watts,
     )
 
 
@@ -153,11 +162,7 @@ def _watts_alone(g: SuiteData) -> dict[str, float]:
 
 
 def _energy(m: CellResult, watts: dict[str, float]) -> float | None:
-    """Power of the mix over the power that the same work takes alone."""
-    if not (m.gpu.get("watts") or 0) > 0 or any(name not in watts for name in m.names):
-        return None
-    apart = sum((t.progress or 0.0) * watts[t.name] for t in m.tenants)
-    return float(m.gpu["watts"]) / apart if apart > 0 else None
+    return energy_times(m.gpu.get("watts"), [(t.progress, watts.get(t.name)) for t in m.tenants])
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
