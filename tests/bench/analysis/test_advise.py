@@ -338,11 +338,20 @@ def test_probes_of_isolation_in_the_folder_are_told_beside_the_guarantees(tmp_pa
 
 
 def test_modes_that_guarantee_the_same_are_ranked_by_the_probes_of_the_h200():
-    """By documentation all three guarantee one of five; the recorded probes found 4 of 6, 2 of 6 and 2 of 5 kept."""
+    """By documentation all three guarantee one of five; of five that were probed in all, 4, 2 and 2 were kept."""
     found = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation")
     assert found.tables()["choice"]["mode"].to_list() == ["mig", "time-slicing", "mps@50", "mps"]
-    said = "By the probes of this folder time slicing comes first: time slicing kept 4 of 6, MPS at 50 % kept 2 of 5"
-    assert any(said in sentence for sentence in found.findings)
+    (said,) = [s for s in found.findings if s.startswith("By the probes of this folder time slicing comes first")]
+    assert "of 5 that were probed in all of them (fault isolation, " in said
+    assert said.endswith("time slicing kept 4, MPS at 50 % kept 2 and MPS kept 2.")
+    assert found.tables()["choice"]["probes"].to_list() == [None, 5, 5, 5]
+
+
+def test_the_setting_that_was_probed_is_named_where_it_is_another():
+    found = advise(H200.parent, mix="4 llm-serve", goal="isolation")
+    assert "MPS at 25 % itself was not probed, MPS at 50 % with 16384 MiB each was." in found.findings
+    (row,) = found.tables()["choice"].filter(mode="mps@25").iter_rows(named=True)
+    assert row["probed_as"] == "mps@50~16384"
 
 
 def test_the_faults_that_are_told_are_those_that_the_probes_of_the_h200_recorded():
@@ -381,6 +390,27 @@ def test_the_predicted_speed_of_an_instance_is_that_of_bench_mig():
     (row,) = slices.filter(workload="resnet-train", profile="4g.71gb").iter_rows(named=True)
     (found,) = [s for s in advise(H200, mix="resnet-train, resnet-infer", goal="isolation").findings if "4g" in s]
     assert f"4g.71gb for resnet-train ({row['speed']:.2f}, " in found
+
+
+@pytest.mark.parametrize(
+    ("goal", "of"), [("throughput", sum), ("worst", min), ("cost", lambda speeds: 1 / sum(speeds))]
+)
+def test_mig_is_predicted_beside_the_measured_modes_and_not_chosen(goal, of):
+    """On 3g and 4g: the speeds that `bench mig` predicts, and what a goal makes of them."""
+    slices = predict_slices([H200 / name for name in ("solo", "pairs-ts", "sm-curve")]).tables()["slices"]
+    found = advise(H200, mix="resnet-train, resnet-infer", goal=goal)
+    (row,) = found.tables()["choice"].filter(verdict="predicted").iter_rows(named=True)
+    at = {"resnet-train": "4g.71gb", "resnet-infer": "3g.71gb"}
+    speeds = [slices.filter(workload=work, profile=profile)["speed"].item() for work, profile in at.items()]
+    assert row["value"] == pytest.approx(of(speeds), rel=0.02)
+    assert row["mode"] == "mig:4g.71gb,3g.71gb"
+    assert found.mode == "mps@50"
+
+
+def test_what_is_not_predicted_of_mig_is_told():
+    found = advise(H200, mix="resnet-train, serve-800", goal="p99")
+    assert any(s.startswith("MIG was not measured, and only speeds") for s in found.findings)
+    assert "predicted" not in found.tables()["choice"]["verdict"]
 
 
 def test_memory_decides_which_instance_holds_a_tenant(tmp_path, made):

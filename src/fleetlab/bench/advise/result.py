@@ -18,6 +18,7 @@ from fleetlab.bench.advise.goals import GOALS, shown_unit
 from fleetlab.bench.advise.goodput import GoodputValues
 from fleetlab.bench.advise.guarantees import guarantee_rows, probe_rows
 from fleetlab.bench.advise.isolation import Made, isolation
+from fleetlab.bench.advise.mig_prediction import LIMITS, PREDICTED, predict_mig
 from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_modes
 from fleetlab.bench.advise.neighbors import SCHEMA, neighbor_rows, neighbor_sentences
 from fleetlab.bench.advise.settings import setting_rows
@@ -54,7 +55,7 @@ class BenchAdvice(Result):
     def summary(self) -> list[Estimate]:
         """The goal by mode."""
         rows = self.frames["choice"].filter(pl.col("value").is_not_null()).iter_rows(named=True)
-        return [Estimate(mode_name(r["mode"]), r["value"], *_ends(r), self.unit) for r in rows]
+        return [Estimate(_name(r), r["value"], *_ends(r), self.unit) for r in rows]
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ class BenchAdvice(Result):
         rows = self.frames["choice"].filter(pl.col("value").is_not_null())
         if rows.is_empty():
             return {}
-        names = [mode_name(mode) for mode in rows["mode"]]
+        names = [_name(row) for row in rows.iter_rows(named=True)]
         ends = [_ends(row) for row in rows.iter_rows(named=True)]
         points = pl.DataFrame(
             {"x": names, "y": rows["value"], "low": [e[0] for e in ends], "high": [e[1] for e in ends]}
@@ -75,8 +76,13 @@ class BenchAdvice(Result):
         return {goal: Figure(f"{goal} by mode", "dots", points, "mode", self.unit, self.answers[0])}
 
 
+def _name(row: dict[str, Any]) -> str:
+    return mode_name(row["mode"]) + (", predicted" if row["verdict"] == PREDICTED else "")
+
+
 def _ends(row: dict[str, Any]) -> tuple[float, float]:
-    low, high = row["value_low"], row["value_high"]
+    """The limits of a 95 % interval; those of a prediction are none."""
+    low, high = (None, None) if row["verdict"] == PREDICTED else (row["value_low"], row["value_high"])
     return (math.nan if low is None else low, math.nan if high is None else high)
 
 
@@ -134,9 +140,9 @@ def advise(
     if probed:
         frames["isolation"] = table(probed)
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
-    return BenchAdvice(
-        mode, verdict, (*head, *answers, *_stand_for(asked)), unit, frames, provenance, tuple(_notes(f, asked))
-    )
+    predicted = PREDICTED in frames["choice"].get_column("verdict", default=pl.Series([""]))
+    notes = tuple(_notes(f, asked, predicted=predicted))
+    return BenchAdvice(mode, verdict, (*head, *answers, *_stand_for(asked)), unit, frames, provenance, notes)
 
 
 def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
@@ -149,16 +155,22 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
     flips = flip_rows(f, goal, asked, choice)
     rows = answer_rows(f, asked.mixes[0]) if name == "answer" else []
     others = list(neighbor_rows(f, asked.mixes[0], name, choice.modes)) if name in BESIDE else []
+    mig = predict_mig(f, asked, name)
     answers = [
         f"{asked.words}, {unit.partition(', ')[2] or name}: {choice.sentence()}.",  # a name of a tenant keeps its case
         f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
         *choice.left_out(),
+        *([mig.sentence(choice, unit)] if mig else []),
         *(values.sentences(choice.best) if isinstance(values, GoodputValues) else []),
         *answer_sentences(rows),
         *neighbor_sentences(others),
         *flip_sentences(flips),
     ]
-    frames = {"choice": choice_table(choice), "answers": table(rows), "beside": table(others, SCHEMA)}
+    frames = {
+        "choice": choice_table(choice, [mig.row()] if mig and mig.value else []),
+        "answers": table(rows),
+        "beside": table(others, SCHEMA),
+    }
     frames |= {"flips": table(flips, FLIPS)}
     return (choice.best, choice.verdict), answers, frames, unit
 
@@ -191,7 +203,7 @@ def _listed(choice: ModeChoice) -> str:
     return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
 
 
-def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
+def _notes(f: Findings, asked: AskedMix, *, predicted: bool) -> Iterator[str]:
     yield from f.gathered.notes
     yield "`no difference` only by two one-sided tests at 5 % each; `better` where the 95 % interval excludes 0"
     yield "`more_blocks`: of each mode, in one plan; they decide in 80 % of cases, if the difference is as it seems"
@@ -204,4 +216,5 @@ def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
             yield f"{mode_name(mode)} was measured in {has} of these {len(asked.mixes)} mixes only"
     if asked.basis != "measured":
         yield f"this mix itself was not measured in two modes; basis: {asked.basis}"
+    yield from [LIMITS] if predicted else []
     yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,9 +169,9 @@ class ModeChoice:
 FLOATS = (*interval_columns("value", None), *interval_columns("margin", None))
 
 
-def choice_table(choice: ModeChoice) -> pl.DataFrame:
-    """One row per mode."""
-    return table(choice.rows()).cast(dict.fromkeys(FLOATS, pl.Float64) | {"more_blocks": pl.Int64})
+def choice_table(choice: ModeChoice, predicted: Sequence[dict[str, Any]] = ()) -> pl.DataFrame:
+    """One row per mode, and those that are predicted."""
+    return table([*choice.rows(), *predicted]).cast(dict.fromkeys(FLOATS, pl.Float64) | {"more_blocks": pl.Int64})
 
 
 def _in_mixes(name: str, mixes: list[str]) -> str:

@@ -3,8 +3,8 @@
 Tenants that share a GPU split each of its seconds in proportion to their progress. With NP the progress, R the rate
 alone and STP the sum of all NP, an item then costs
 (NP/STP) / (NP·R) = 1 / (STP·R) GPU seconds: sharing makes every tenant's items cheaper by the same factor, STP.
-Equal tenants split by items, which is the same. Energy is split as `results.energy` has it. In an open loop the progress
-of a tenant is the offered load: beside other kinds of tenants its share is undefined, and it has no row.
+Equal tenants split by items, which is the same. Energy is split as `results.energy` has it. In an open loop the
+progress of a tenant is the offered load: beside other kinds of tenants its share is undefined, and it has no row.
 """
 
 from __future__ import annotations
