@@ -100,7 +100,47 @@ def test_a_mix_that_was_not_measured_is_answered_by_its_kind_and_says_so(tmp_pat
     }
     found = advise(made.pairs(tmp_path, both), mix="train, serve")
     assert found.mode == "mps"
-    assert any("2 mixes of its kind: training + inference" in note for note in found.notes)
+    others = "2 other mixes of its kind, training + inference: answer + train, learn + serve"
+    assert found.findings[1] == f"This mix was not measured in two modes. The answer is that of {others}."
+    assert found.tables()["costs"].is_empty()
+
+
+def test_the_same_work_under_other_names_is_the_same_mix(tmp_path, made):
+    """`learn` and `twin` are one training; the mix of one of them answers for the other, and says so."""
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6), pair=("serve", "learn")))
+    for manifest in folder.rglob("manifest.json"):
+        about = json.loads(manifest.read_text())
+        about["tenants"]["twin"] = about["tenants"]["learn"]
+        manifest.write_text(json.dumps(about))
+    lines = (folder / "mps" / "cells.jsonl").read_text()
+    alone = made.cell([made.tenant("twin", 1000)], mode="mps", block=9)
+    (folder / "mps" / "cells.jsonl").write_text(lines + json.dumps(alone) + "\n")
+    found = advise(folder, mix="twin, serve")
+    assert (found.mode, found.verdict) == ("mps", "better")
+    assert found.findings[1].startswith("Measured as learn + serve: the same work with the same settings")
+
+
+def test_requests_with_an_arrival_rate_are_not_answered_by_mixes_of_closed_loops():
+    with pytest.raises(DeviceError, match=r"requests with an arrival rate \(serve-200\) are not answered") as caught:
+        advise(H200, mix="bert-train, serve-200", goal="p99")
+    assert "resnet-train + serve-200" in caught.value.hint
+
+
+def test_the_server_of_another_plan_with_the_same_settings_answers_on_the_h200():
+    found = advise(H200.parent, mix="train, serve", goal="p99")
+    assert found.findings[1].startswith("Measured as resnet-train + serve-200")
+    assert found.mode == "mps@50"
+
+
+def test_a_mode_that_only_a_part_of_the_mixes_has_is_compared_over_these(tmp_path, made):
+    """MPS at 50 % was measured in one mix of three, in which it is better."""
+    pairs = [("answer", "train"), ("answer", "learn"), ("serve", "learn")]
+    by = {"time-slicing": dict.fromkeys(pairs, (0.45, 0.45)), "mps": dict.fromkeys(pairs, (0.55, 0.55))}
+    folder = made.pairs(tmp_path, by | {"mps@50": {pairs[0]: (0.66, 0.66)}})
+    found = advise(folder, mix="train, serve")
+    said = "MPS at 50 % was measured in 1 of these 3 mixes only; there it is better than MPS, by 20"
+    assert found.mode == "mps"
+    assert any(sentence.startswith(said) for sentence in found.findings)
 
 
 def test_other_numbers_of_the_same_tenants_do_not_answer(tmp_path, made):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 from fleetlab.bench.advise.classes import JobClasses
@@ -20,6 +20,8 @@ from fleetlab.bench.results.cells import mix_name
 from fleetlab.core import DeviceError
 from fleetlab.core.names import lookup
 
+MEASURED = "measured"
+NAMED = 6  # mixes that are named in a sentence
 OTHER_MODES = "measure it in two modes: `fleetlab bench suite mine.toml --out FOLDER/mine`"
 
 
@@ -31,7 +33,8 @@ class AskedMix:
     mixes: tuple[str, ...]  # names of measured mixes
     tenants: int
     basis: str  # `measured` as such, or mixes of the same kind or class
-    names: tuple[str, ...]  # tenants of the first of them
+    names: tuple[str, ...]  # tenants of the measured mix; of several mixes, what was asked for
+    about: str = ""  # which measured mixes answer, where they are not the mix itself
     limits: dict[str, float] | None = None  # goals of TTFT and TPOT in seconds, instead of those of the servers
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # measured works that stand for each class
 
@@ -45,23 +48,61 @@ def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedM
         raise DeviceError(msg, hint='--mix "2 train" or "train, serve" asks for tenants that share a GPU')
     each = [_tenants(f.gathered, part, jobs) for part in parts]
     exact = dict.fromkeys(mix_name(sorted(names)) for names in product(*each))
-    names = tuple(sorted(next(product(*each))))
     if measured := [mix for mix in exact if len(_modes(f, mix)) > 1]:
-        basis = "measured" if len(exact) == 1 else count_noun(len(measured), "measured mix") + " of these classes"
-        found = AskedMix(words, tuple(measured), len(parts), basis, _names(f, measured[0]))
         used = {name for mix in measured for name in _names(f, mix)}
-        classes = {part: of for part, of in zip(parts, each, strict=True) if jobs.class_named(part) and [part] != of}
-        return replace(found, classes={p: tuple(n for n in of if n in used) for p, of in classes.items()})
+        classes = {
+            part: tuple(name for name in of if name in used)
+            for part, of in zip(parts, each, strict=True)
+            if jobs.class_named(part) and [part] != of
+        }
+        single = len(exact) == 1
+        basis = MEASURED if single else f"{count_noun(len(measured), 'measured mix')} of these classes"
+        names = _names(f, measured[0]) if single else tuple(parts)
+        return AskedMix(words, tuple(measured), len(parts), basis, names, classes=classes)
+    names = tuple(sorted(next(product(*each))))
+    if same := _same_work(f, names):
+        about = f"Measured as {same}: the same work with the same settings, under other names."
+        return AskedMix(words, (same,), len(parts), MEASURED, _names(f, same), about)
+    _refuse(f, names)
+    return _of_its_kind(f, words, names)
+
+
+def _same_work(f: Findings, names: tuple[str, ...]) -> str | None:
+    """A mix of tenants with the same settings under other names, in two modes; of several, that in the most modes."""
+    settings = f.gathered.settings
+    asked = Counter(settings.get(name, name) for name in names)
+    mixes = {m.mix: m.names for m in f.gathered.meetings if len(m.names) == len(names)}
+    alike = [mix for mix, of in mixes.items() if Counter(settings.get(name, name) for name in of) == asked]
+    best = max(alike, key=lambda mix: len(_modes(f, mix)), default=None)
+    return best if best is not None and len(_modes(f, best)) > 1 else None
+
+
+def _refuse(f: Findings, names: tuple[str, ...]) -> None:
+    """Refuse mixes that no other mix answers for: in other numbers, or with an arrival rate."""
+    msg = f"not measured in two modes: {mix_name(list(names))}"
     if counts := _other_counts(f, names):
-        msg = f"not measured in two modes: {mix_name(list(names))}"
         told = "; ".join(f"{mode_name(mode)}: {', '.join(mixes)}" for mode, mixes in counts.items())
         raise DeviceError(msg, hint=f"the same tenants were measured in other numbers, {told}; {OTHER_MODES}")
+    open_loop = {t.name for m in f.gathered.meetings for t in m.tenants if t.is_open_loop}
+    if rates := [name for name in dict.fromkeys(names) if name in open_loop]:
+        msg += f"; requests with an arrival rate ({', '.join(rates)}) are not answered by other mixes"
+        known = {m.mix: m.names for m in f.gathered.meetings if set(m.names) & open_loop and len(set(m.names)) > 1}
+        near = [mix for mix, of in known.items() if set(of) & set(names)] or list(known)
+        told = f"measured with an arrival rate: {', '.join(near[:NAMED])}; " if near else ""
+        raise DeviceError(msg, hint=told + OTHER_MODES)
+
+
+def _of_its_kind(f: Findings, words: str, names: tuple[str, ...]) -> AskedMix:
+    """Mixes of other tenants of the same kind, said plainly."""
     kind = f.gathered.kind(names)
-    alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
+    alike = [mix for mix in f.mixes.shared(tenants=len(names)) if f.mixes.stp.kinds[mix] == kind]
     if not alike:
         msg = f"not measured in two modes: {mix_name(list(names))}, nor any other mix of its kind ({kind})"
         raise DeviceError(msg, hint=OTHER_MODES)
-    return AskedMix(words, tuple(alike), len(parts), f"{len(alike)} mixes of its kind: {kind}", _names(f, alike[0]))
+    listed = ", ".join(alike[:NAMED]) + (", …" if len(alike) > NAMED else "")
+    others = f"{count_noun(len(alike), 'other mix')} of its kind, {kind}: {listed}"
+    about = f"This mix was not measured in two modes. The answer is that of {others}."
+    return AskedMix(words, tuple(alike), len(names), f"{len(alike)} mixes of its kind: {kind}", names, about)
 
 
 def _other_counts(f: Findings, names: tuple[str, ...]) -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
-from fleetlab.bench.analysis.values import GoalValues, is_apart
+from fleetlab.bench.analysis.values import GoalValues, MeasureValues, is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
@@ -134,7 +134,7 @@ def advise(
     mode, verdict = choice
     frames |= {
         "settings": table(setting_rows(f, mode, asked.names)),
-        "costs": table(row for one in asked.mixes[:1] for row in cost_rows(f, one, price)),
+        "costs": table(row for one in asked.mixes if len(asked.mixes) == 1 for row in cost_rows(f, one, price)),
         "guarantees": table(guarantee_rows(sorted({*mix_modes(f, asked), "mig"}, key=mode_order))),
     }
     if probed:
@@ -142,7 +142,8 @@ def advise(
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
     predicted = PREDICTED in frames["choice"].get_column("verdict", default=pl.Series([""]))
     notes = tuple(_notes(f, asked, predicted=predicted))
-    return BenchAdvice(mode, verdict, (*head, *answers, *_stand_for(asked)), unit, frames, provenance, notes)
+    said = (*head, answers[0], *([asked.about] if asked.about else []), *answers[1:], *_stand_for(asked))
+    return BenchAdvice(mode, verdict, said, unit, frames, provenance, notes)
 
 
 def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
@@ -153,18 +154,19 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
         raise _no_choice(values, asked, name)
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
-    rows = answer_rows(f, asked.mixes[0]) if name == "answer" else []
-    others = list(neighbor_rows(f, asked.mixes[0], name, choice.modes)) if name in BESIDE else []
+    one = asked.mixes[0] if len(asked.mixes) == 1 else ""  # what is told of single tenants is that of one mix
+    rows = answer_rows(f, one) if name == "answer" else []
+    others = list(neighbor_rows(f, one, name, choice.modes)) if name in BESIDE else []
     mig = predict_mig(f, asked, name)
     answers = [
         f"{asked.words}, {unit.partition(', ')[2] or name}: {choice.sentence()}.",  # a name of a tenant keeps its case
-        f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
+        f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {_basis(asked, values)} on {f.gathered.gpu_name}.",
         *choice.left_out(),
         *([mig.sentence(choice, unit)] if mig else []),
         *(values.sentences(choice.best) if isinstance(values, GoodputValues) else []),
         *answer_sentences(rows),
         *neighbor_sentences(others),
-        *flip_sentences(flips),
+        *flip_sentences(flips, mixes=len(asked.mixes) > 1),
     ]
     frames = {
         "choice": choice_table(choice, [mig.row()] if mig and mig.value else []),
@@ -185,6 +187,12 @@ def _no_choice(values: GoalValues, asked: AskedMix, goal: str) -> DeviceError:
     msg = f"{goal} is not known in two modes: {asked.words}" + (f"; {why}" if why else "")
     hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
     return DeviceError(msg, hint=hint)
+
+
+def _basis(asked: AskedMix, values: GoalValues) -> str:
+    """Which mixes answer, and how many of them have all of the compared modes."""
+    same = len(values.mixes) if isinstance(values, MeasureValues) else len(asked.mixes)
+    return asked.basis + ("" if same == len(asked.mixes) else f", {same} of which were measured in all of these modes")
 
 
 BESIDE = ("p99", "goodput", "answer")  # goals that are about some of the tenants
@@ -210,11 +218,5 @@ def _notes(f: Findings, asked: AskedMix, *, predicted: bool) -> Iterator[str]:
     if any(not is_apart(m.mode) for m in f.gathered.meetings):
         yield "tenants of one process (streams, green contexts) are not compared: they need one program"
     yield "progress is relative to the median rate of the tenant alone on the whole GPU without MPS"
-    for mode in mix_modes(f, asked):
-        has = sum(any(m.mix == mix and m.mode == mode for m in f.gathered.meetings) for mix in asked.mixes)
-        if has < len(asked.mixes):
-            yield f"{mode_name(mode)} was measured in {has} of these {len(asked.mixes)} mixes only"
-    if asked.basis != "measured":
-        yield f"this mix itself was not measured in two modes; basis: {asked.basis}"
     yield from [LIMITS] if predicted else []
     yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"

@@ -11,7 +11,7 @@ import polars as pl
 
 from fleetlab.bench.analysis.mixes import interval_columns
 from fleetlab.bench.analysis.suite_data import mode_name
-from fleetlab.bench.analysis.values import GoalValues, best_first
+from fleetlab.bench.analysis.values import GoalValues, PartDifference, best_first
 from fleetlab.bench.analysis.wording import capital, count_noun, join_words, percent
 from fleetlab.bench.results.cells import table
 from fleetlab.stats import CONFIDENCE, Difference, Interval
@@ -35,6 +35,7 @@ class ModeChoice:
     falls_behind: dict[str, str] = field(default_factory=dict)  # modes in which a server does not keep up
     not_compared: dict[str, str] = field(default_factory=dict)  # modes whose value is not known, and why
     by_mix: dict[str, dict[str, Difference]] = field(default_factory=dict)  # where the interval is that between mixes
+    in_part: dict[str, PartDifference] = field(default_factory=dict)  # modes that only a part of the mixes have
 
     @property
     def best(self) -> str:
@@ -74,7 +75,10 @@ class ModeChoice:
 
     def ahead(self, mode: str) -> Interval:
         """By how much its value is higher than that of a mode, or lower if that is better, as a fraction of it."""
-        return Interval(*(1 - 1 / v if self.less else v - 1 for v in self.ratio(mode)))
+        return self._fraction(self.ratio(mode))
+
+    def _fraction(self, ratio: Interval) -> Interval:
+        return Interval(*(1 - 1 / v if self.less else v - 1 for v in ratio))
 
     def more_blocks(self, mode: str) -> int | None:
         """How many more blocks of each would decide; None if that cannot be told, or mixes differ and not blocks."""
@@ -145,12 +149,28 @@ class ModeChoice:
         grows = "a server that falls behind has no P99, its latency grows as long as one measures"
         told = [f"{capital('; '.join(behind))}: {grows}."] if behind else []
         late = [f"{mode_name(mode)} ({why})" for mode, why in self.not_compared.items()]
-        return [*told, *([f"Not compared: {join_words(late)}."] if late else [])]
+        told += [f"Not compared: {join_words(late)}."] if late else []
+        return [*told, *(capital(f"{mode_name(mode)} {self._part(mode)}.") for mode in self.in_part)]
+
+    def _part(self, mode: str) -> str:
+        """How a mode compares in the mixes that have it."""
+        part, best = self.in_part[mode], mode_name(self.best)
+        where = f"was measured in {part.mixes} of these {part.of} mixes only; there"
+        match VERDICTS[part.difference.decide(math.log1p(self.margin))]:
+            case "better":
+                if part.difference.value > 0:
+                    return f"{where} {best} is better, by {percent(self._fraction(ratio_interval(part.difference)))}"
+                ahead = self._fraction(ratio_interval(_turned(part.difference)))
+                return f"{where} it is better than {best}, by {percent(ahead)}"
+            case "no difference":
+                return f"{where} no difference to {best}"
+        return f"{where} it is not known whether {best} is better"
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per mode."""
         rows = [self._row(mode) for mode in self.modes]
-        for mode, why in (self.falls_behind | self.not_compared).items():
+        part = {mode: f"in {p.mixes} of {p.of} mixes only" for mode, p in self.in_part.items()}
+        for mode, why in (self.falls_behind | self.not_compared | part).items():
             nothing = interval_columns("value", None) | interval_columns("margin", None)
             rows.append({"mode": mode, **nothing, "verdict": why, "more_blocks": None})
         return rows
@@ -180,6 +200,11 @@ def _in_mixes(name: str, mixes: list[str]) -> str:
     return f"{name} is better in {len(mixes)} ({listed})" if mixes else ""
 
 
+def _turned(d: Difference) -> Difference:
+    """The difference of the second to the first."""
+    return d._replace(value=-d.value, variances=d.variances[::-1], samples=d.samples[::-1])
+
+
 def ratio_interval(d: Difference) -> Interval:
     """The ratio of which a difference is the log."""
     half = d.half(CONFIDENCE)
@@ -202,4 +227,5 @@ def choose_mode(values: GoalValues, margin: float = MARGIN) -> ModeChoice | None
         falls_behind=values.falls_behind,
         not_compared=values.not_compared,
         by_mix={mode: values.by_mix(ranked[0], mode) for mode in others},
+        in_part=values.in_part(ranked[0]),
     )

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fleetlab.bench.analysis.noise import Measure, Noise
 from fleetlab.bench.analysis.serving import ServedTenant
@@ -53,6 +54,18 @@ class GoalValues(ABC):
         """The difference in each mix, where the interval of the difference is that between mixes; else nothing."""
         return {}
 
+    def in_part(self, best: str) -> dict[str, PartDifference]:
+        """The difference of the best to modes that were measured in a part of the mixes only, over these."""
+        return {}
+
+
+class PartDifference(NamedTuple):
+    """A difference over a part of the mixes."""
+
+    difference: Difference
+    mixes: int
+    of: int
+
 
 @dataclass(frozen=True)
 class MeasureValues(GoalValues):
@@ -64,6 +77,7 @@ class MeasureValues(GoalValues):
     one: Callable[[str, str], Interval]  # value of a mode and a single mix, with all of its uncertainty
     inverse: bool = False  # show 1 / value
     less: str = ""
+    asked: tuple[str, ...] = ()  # all mixes that were asked for, where some lack a mode
     no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice"
 
     @property
@@ -79,14 +93,26 @@ class MeasureValues(GoalValues):
 
     def difference(self, one: str, other: str) -> Difference:
         """Of one mix by the noise between like blocks, of three and more by that between mixes."""
-        return self.measure.difference(self.mixes, *((one, other) if self.high else (other, one)))
+        return self._over(self.mixes, one, other)
 
     def by_mix(self, one: str, other: str) -> dict[str, Difference]:
         """Of three mixes and more: more blocks of each change nothing of how far the mixes differ."""
         if len(self.mixes) <= 2:
             return {}
-        pair = (one, other) if self.high else (other, one)
-        return {mix: self.measure.difference([mix], *pair) for mix in self.mixes}
+        return {mix: self._over([mix], one, other) for mix in self.mixes}
+
+    def _over(self, mixes: Sequence[str], one: str, other: str) -> Difference:
+        return self.measure.difference(mixes, *((one, other) if self.high else (other, one)))
+
+    def in_part(self, best: str) -> dict[str, PartDifference]:
+        """Modes that would else be left out without a word."""
+        asked = self.asked or self.mixes
+        parts = {}
+        for mode in self.measure.modes():
+            here = [mix for mix in asked if {mode, best} <= set(self.measure.modes(mix))]
+            if here and is_apart(mode) and mode not in self.modes:
+                parts[mode] = PartDifference(self._over(here, best, mode), len(here), len(asked))
+        return parts
 
 
 @dataclass(frozen=True)
