@@ -16,7 +16,8 @@ import numpy as np
 
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.suite_data import CellResult, mode_name
+from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.suite_data import CellResult
 from fleetlab.bench.analysis.users import notebook_table
 from fleetlab.bench.analysis.values import GoalValues, is_apart
 from fleetlab.bench.results.notebook import SHOWN

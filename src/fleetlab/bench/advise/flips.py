@@ -12,7 +12,7 @@ from fleetlab.bench.advise.goodput import goodput_values
 from fleetlab.bench.advise.mix import AskedMix, busy_alone, changed
 from fleetlab.bench.analysis.choice import ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings
-from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.profile.groups import growing_waits
 from fleetlab.bench.profile.pairs import SpeedTable
 from fleetlab.bench.results.cells import mix_name

@@ -9,7 +9,7 @@ from fleetlab.bench.advise.answers import AnswerValues, answer_values
 from fleetlab.bench.advise.goodput import goodput_values
 from fleetlab.bench.advise.mix import AskedMix
 from fleetlab.bench.analysis.findings import Findings
-from fleetlab.bench.analysis.noise import Measure
+from fleetlab.bench.analysis.measure import Measure
 from fleetlab.bench.analysis.serving import served_mix
 from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues, is_apart
 from fleetlab.core import DeviceError

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass, field
 
 from fleetlab.bench.analysis.findings import Findings
-from fleetlab.bench.analysis.suite_data import CellResult, mode_name
+from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.suite_data import CellResult
 from fleetlab.bench.analysis.values import LATE, NORMAL, GoalValues, is_apart
 from fleetlab.bench.analysis.wording import join_words
 from fleetlab.bench.results.cells import Cell

@@ -15,8 +15,7 @@ from fleetlab.bench.advise.mix import AskedMix, mix_modes
 from fleetlab.bench.advise.settings import mig_layout
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.modes import mode_name, mode_order
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.core import DeviceError
 from fleetlab.stats import Interval

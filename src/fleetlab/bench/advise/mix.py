@@ -11,8 +11,8 @@ from itertools import product
 from fleetlab.bench.advise.classes import JobClasses
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import SuiteData, mode_name, utilization_alone
+from fleetlab.bench.analysis.modes import mode_name, mode_order
+from fleetlab.bench.analysis.suite_data import SuiteData, utilization_alone
 from fleetlab.bench.analysis.values import is_apart
 from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.build import CLASSES, class_by_utilization

@@ -11,7 +11,8 @@ from fleetlab.bench.advise.answers import answer_values
 from fleetlab.bench.advise.goodput import goodput_values
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.suite_data import TenantResult, mode_name
+from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.suite_data import TenantResult
 from fleetlab.bench.analysis.wording import join_words
 from fleetlab.stats import Interval, no_interval
 

@@ -25,10 +25,10 @@ from fleetlab.bench.advise.settings import setting_rows
 from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choice_table, choose_mode
 from fleetlab.bench.analysis.findings import Findings, collect_findings
 from fleetlab.bench.analysis.folders import suites
-from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.modes import mode_name, mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
-from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
+from fleetlab.bench.analysis.suite_data import collect_suites
 from fleetlab.bench.analysis.values import GoalValues, MeasureValues, is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.bench.llm.goals import parse_goals

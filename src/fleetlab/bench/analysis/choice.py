@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.values import GoalValues, PartDifference, best_first
 from fleetlab.bench.analysis.wording import capital, count_noun, join_words, percent
 from fleetlab.bench.results.cells import table

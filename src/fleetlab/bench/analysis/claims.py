@@ -14,8 +14,7 @@ import polars as pl
 
 from fleetlab.bench.analysis.findings import Findings, overhead, utilization
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.modes import mode_name, mode_order
 from fleetlab.bench.analysis.wording import NOT_MEASURED, lost_or_gained, percent
 from fleetlab.bench.results.cells import table
 from fleetlab.stats import Interval

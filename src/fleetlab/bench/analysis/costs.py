@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
-from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.modes import mode_order
 from fleetlab.bench.analysis.scale import widen
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.results.cells import table

@@ -11,7 +11,8 @@ import polars as pl
 
 from fleetlab.bench import statistics
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, Spread, alone_noise, sum_variances
+from fleetlab.bench.analysis.measure import Measure, NoiseSample
+from fleetlab.bench.analysis.noise import UNKNOWN, Noise, Spread, alone_noise, sum_variances
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import mix_name, table

@@ -16,11 +16,12 @@ from fleetlab.bench.analysis.figures import analysis_figures
 from fleetlab.bench.analysis.findings import Findings, collect_findings, overhead
 from fleetlab.bench.analysis.folders import BASELINE, suites, time_slice_record
 from fleetlab.bench.analysis.mixes import mix_table, progress_table
+from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
 from fleetlab.bench.analysis.recommend import advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
 from fleetlab.bench.analysis.serving import ServedTenant, serving_table
-from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
+from fleetlab.bench.analysis.suite_data import collect_suites
 from fleetlab.bench.analysis.users import llm_table, notebook_table, user_findings
 from fleetlab.bench.analysis.wording import capital, count_noun
 from fleetlab.bench.results.cells import table

@@ -12,7 +12,8 @@ import polars as pl
 
 from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
-from fleetlab.bench.analysis.noise import log_interval, mode_order, sum_variances
+from fleetlab.bench.analysis.modes import mode_order
+from fleetlab.bench.analysis.noise import log_interval, sum_variances
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import table

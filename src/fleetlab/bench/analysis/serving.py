@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.modes import mode_order
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData, TenantResult
 from fleetlab.bench.results.cells import Cell, mix_name, table
 from fleetlab.bench.results.latency import (

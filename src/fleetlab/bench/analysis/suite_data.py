@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.bench.analysis.folders import BASELINE, SuiteFolder
+from fleetlab.bench.analysis.modes import SHARE
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import Cell, cell_mix, is_open_loop, mix_name
 from fleetlab.sharing.modes import MIG
@@ -26,7 +27,6 @@ STARVED = 0.5  # fraction of steps that found the GPU idle: above it the host is
 PART_TIME = 0.9  # utilization alone below which a tenant does not saturate the GPU
 STRESSORS = ("gemm", "hbm", "l2", "h2d")
 PACE = ("rest", "poisson", "rate", "pace")  # settings that say how often a tenant steps, not what a step is
-SHARE = r"(.*?)((?:[@~!#](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: its name, and its limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,18 +246,3 @@ def utilization_alone(cells: Iterable[CellResult]) -> float:
     under_way = [m.tenants[0].about.get("busy", 1.0) for m in alone] or [1.0]
     util = [m.gpu["util"] / 100 for m in alone if m.gpu.get("util") is not None] or [1.0]
     return float(min(np.median(under_way), np.median(util)))
-
-
-def mode_name(mode: str) -> str:
-    """Readable name of a mode: `mps@50` is `MPS at 50 %`."""
-    name, share = re.fullmatch(SHARE, mode, re.DOTALL).groups()  # type: ignore[union-attr]
-    known = {"time-slicing": "time slicing", "mps": "MPS", "mig": "MIG", "one-process": "one process"}
-    label = f"MIG {name.removeprefix(MIG)}" if name.startswith(MIG) else known.get(name, name)
-    percents, memory = re.findall(r"@(\d+)(?![\ds])", share), re.findall(r"~(\d+)", share)
-    if sms := re.findall(r"@(\d+)sms", share):
-        label += f" with {' and '.join(sms)} SMs each"
-    if percents:
-        label += f" at {' and '.join(percents)} %"
-    if memory:
-        label += f" with {' and '.join(memory)} MiB each"
-    return label + (" with priority" if "!" in share else "")

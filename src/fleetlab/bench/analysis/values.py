@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fleetlab.bench.analysis.noise import Measure, Noise
+from fleetlab.bench.analysis.measure import Measure
+from fleetlab.bench.analysis.noise import Noise
 from fleetlab.bench.analysis.serving import ServedTenant
 from fleetlab.stats import Difference, Interval, student_quantile
 
