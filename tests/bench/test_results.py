@@ -325,3 +325,10 @@ def test_what_was_measured_on_an_h200_reads(name):
     assert found.tables()["latency"].height
     assert found.tables()["costs"]["joules_an_item"].is_not_null().all()
     assert found.tables()["checks"].height == 6
+
+
+def test_a_folder_of_suites_is_pointed_to_one_of_them_or_to_the_analysis():
+    folder = Path(__file__).parents[2] / "docs/measurements/h200"
+    with pytest.raises(fleetlab.DeviceError, match="12 suites, not one: breaking, classes, crowded, …") as caught:
+        suite_result(folder)
+    assert f"fleetlab bench analyze {folder}" in caught.value.hint

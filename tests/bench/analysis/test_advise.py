@@ -71,7 +71,7 @@ def test_mixes_that_differ_are_named_and_no_blocks_are_asked_for(tmp_path, made)
     assert found.verdict == "not known"
     better = "MPS is better in 2 (answer + train, answer + learn)"
     assert f"the 3 mixes differ, {better}, time slicing is better in 1 (learn + serve)" in found.findings[0]
-    assert found.tables()["choice"]["more_blocks"].null_count() == 2
+    assert "more_blocks" not in found.tables()["choice"].columns
 
 
 def test_single_blocks_decide_nothing(tmp_path, made):
@@ -159,6 +159,22 @@ def test_other_numbers_of_the_same_tenants_do_not_answer(tmp_path, made):
 def test_one_tenant_shares_nothing(tmp_path, made):
     with pytest.raises(DeviceError, match="one tenant shares nothing: train"):
         advise(made.pairs(tmp_path, {"mps": {("serve", "train"): (0.6, 0.6)}}), mix="train")
+
+
+@pytest.mark.parametrize("words", ["2 serve", "2x serve", "2 x serve", "2*serve", "serve x2", "serve*2", "serve × 2"])
+def test_a_number_of_tenants_has_several_spellings(tmp_path, made, words):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6), pair=("serve", "serve")))
+    assert advise(folder, mix=words).mode == "mps"
+
+
+def test_a_name_with_an_x_and_a_number_is_a_name(tmp_path, made):
+    folder = made.pairs(tmp_path, modes((0.45, 0.45), (0.6, 0.6), pair=("net x2", "train")))
+    assert advise(folder, mix="net x2, train").mode == "mps"
+
+
+def test_marks_in_the_names_of_modes_are_explained_once():
+    notes = [note for note in advise(H200, mix="resnet-train, serve-400", goal="p99").notes if note.startswith("modes")]
+    assert [note.partition(":")[0] for note in notes] == ["modes, `@50`", "modes, `!1`"]
 
 
 def test_copies_with_requests_on_a_schedule_have_one_tail(tmp_path, made):
@@ -347,7 +363,7 @@ def test_a_limit_of_sms_guarantees_no_memory():
 
 
 def test_servers_of_language_models_are_pointed_to_their_goal():
-    with pytest.raises(DeviceError, match="as much progress as they are sent") as caught:
+    with pytest.raises(DeviceError, match="answers its arrival rate, in every mode") as caught:
         advise(H200.parent / "h200-llm", mix="llm-serve, llm-serve")
     assert "goodput" in caught.value.hint
 

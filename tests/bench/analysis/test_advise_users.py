@@ -223,3 +223,15 @@ def test_servers_and_notebooks_together_are_told_by_either_goal():
     assert set(chat.tables()["beside"]["tenant"]) == {"notebook"}
     assert set(notebook.tables()["beside"]["tenant"]) == {"llm-serve"}
     assert notebook.tables()["answers"].filter(pl.col("cell") == "explore").height == 2
+
+
+def test_the_median_of_a_kind_of_cell_has_its_interval_or_says_why_not(tmp_path, made):
+    """Two users with five equal cells each are worth two: too few for an interval."""
+    found = advise(MEASURED, mix="4 notebook, resnet-train", goal="answer")
+    (said,) = [s for s in found.findings if s.startswith("Median ms")]
+    (row,) = found.tables()["answers"].filter(mode="mps", cell="load").iter_rows(named=True)
+    assert "load {:.3g} ({:.3g} to {:.3g})".format(*(row[f"p50_{end}"] for end in ("ms", "low", "high"))) in said
+    slow = {"load": 2.0, "train": 8.0}, {"load": 3.0, "train": 4.0}
+    few = advise(users(made, tmp_path, {"time-slicing": slow, "mps": slow}), mix="2 notebook", goal="answer")
+    assert "(no CI)" in next(s for s in few.findings if s.startswith("Median ms"))
+    assert any(s.startswith("`no CI`: cells of one user are alike") for s in few.findings)

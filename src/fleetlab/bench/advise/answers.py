@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def _users(m: CellResult) -> Iterator[tuple[User, Logs]]:
 COLUMNS = ("mode", "cell", "n", *SHOWN, "each_ms", "slowdown", "low", "high", "short")
 
 
-def answer_rows(f: Findings, mix: str) -> list[dict[str, object]]:
+def answer_rows(f: Findings, mix: str) -> list[dict[str, Any]]:
     """P50 and P95 by kind of cell and mode, for a mix; without columns that would be empty."""
     here = [m for m in f.gathered.meetings if m.mix == mix]
     if not here:
@@ -108,14 +109,30 @@ def answer_rows(f: Findings, mix: str) -> list[dict[str, object]]:
     return [{column: row[column] for column in known} for row in found]
 
 
-def answer_sentences(rows: list[dict[str, object]]) -> list[str]:
-    """The median of each kind of cell, by mode."""
+def answer_sentences(rows: list[dict[str, Any]]) -> list[str]:
+    """The median of each kind of cell, by mode, with its interval or why it has none."""
     kinds = list(dict.fromkeys(str(row["cell"]) for row in rows))
     modes = list(dict.fromkeys(str(row["mode"]) for row in rows))
     parts = []
     for mode in modes:
-        by = {row["cell"]: row.get("p50_ms") for row in rows if row["mode"] == mode}
-        known = [f"{kind} {by[kind]:,.3g}" for kind in kinds if isinstance(by.get(kind), float)]
-        if known:
+        by = {row["cell"]: _median(row) for row in rows if row["mode"] == mode and row.get("p50_ms") is not None}
+        if known := [f"{kind} {by[kind]}" for kind in kinds if kind in by]:
             parts.append(f"{mode_name(mode)}: {', '.join(known)}")
-    return [f"Median ms to answer, by kind of cell, {'; '.join(parts)}."] if parts else []
+    if not parts:
+        return []
+    said = [f"Median ms to answer (95 % CI), by kind of cell, {'; '.join(parts)}."]
+    if any(NO_LIMITS in part for part in parts):
+        why = "cells of one user are alike, so that these few are worth too few independent ones"
+        said.append(f"`{NO_LIMITS}`: {why}.")
+    return said
+
+
+NO_LIMITS = "no CI"
+
+
+def _median(row: dict[str, Any]) -> str:
+    """A median with its interval, which takes cells of one user for alike."""
+    ends = [row.get(end) for end in ("p50_low", "p50_high")]
+    if None in ends:
+        return f"{row['p50_ms']:,.3g} ({NO_LIMITS})"
+    return "{:,.3g} ({:,.3g} to {:,.3g})".format(row["p50_ms"], *ends)

@@ -50,7 +50,7 @@ def _energy(f: Findings, asked: AskedMix) -> GoalValues:
 
 
 def _tail(f: Findings, asked: AskedMix) -> GoalValues:
-    """P99 of requests on a schedule if the mix has them, else P95 of inference steps relative to alone."""
+    """P99 of open-loop requests if the mix has them, else P95 of inference steps relative to alone."""
     served = served_mix(f.gathered, asked.mixes[0])
     if len(served) > 1:
         return ServedValues(served, f.mixes.noise)
@@ -83,7 +83,7 @@ def _answer(f: Findings, asked: AskedMix) -> GoalValues:
 def _closed(f: Findings, asked: AskedMix) -> tuple[str, ...]:
     mixes = tuple(mix for mix in asked.mixes if len(f.mixes.stp.modes(mix)) > 1)
     if not mixes:
-        msg = f"requests on a schedule make as much progress as they are sent: {asked.words}"
+        msg = f"a server that keeps up answers its arrival rate, in every mode: {asked.words}"
         raise DeviceError(msg, hint="--goal p99, or goodput of language models; closed loops have the other goals")
     return mixes
 
@@ -97,7 +97,7 @@ def _common(measure: Measure, mixes: tuple[str, ...]) -> tuple[str, ...]:
 GOALS = {
     goal.name: goal
     for goal in (
-        AdviceGoal("throughput", "total work of all tenants, in GPUs of their own", "GPUs", _throughput),
+        AdviceGoal("throughput", "system throughput (STP), 1 is one tenant alone on a GPU", "GPUs", _throughput),
         AdviceGoal("worst", "progress of the slowest tenant, relative to alone", "of alone", _worst),
         AdviceGoal("p99", "tail latency", "", _tail),
         AdviceGoal("goodput", "requests within the goals, of all servers", "requests/s, goodput", _goodput),

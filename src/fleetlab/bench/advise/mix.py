@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -42,7 +43,7 @@ class AskedMix:
 def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedMix:
     """Find the mixes: the mix itself, else those of its classes, else those of its kind."""
     jobs = jobs or JobClasses()
-    parts = _parts(words)
+    parts = _parts(words, f.gathered.kinds)
     if len(parts) < 2:
         msg = f"one tenant shares nothing: {words}"
         raise DeviceError(msg, hint='--mix "2 train" or "train, serve" asks for tenants that share a GPU')
@@ -130,14 +131,17 @@ def mix_modes(f: Findings, asked: AskedMix) -> list[str]:
 
 
 def _names(f: Findings, mix: str) -> tuple[str, ...]:
-    return f.mixes.names.get(mix) or tuple(sorted(_parts(mix.replace(" + ", ","))))
+    return f.mixes.names.get(mix) or tuple(sorted(_parts(mix.replace(" + ", ","), f.gathered.kinds)))
 
 
-def _parts(words: str) -> list[str]:
-    """Read `train, 2 serve` as train, serve, serve."""
+COUNT = re.compile(r"(\d+)(?: *[x*×] +| *[*×] *| +)(.+)|(.+?)(?: +[x*×] *| *[*×] *)(\d+)")
+
+
+def _parts(words: str, known: Container[str]) -> list[str]:
+    """Read `train, 2 serve` as train, serve, serve; so `2x serve` and `serve*2`. A known name is no number."""
     parts: list[str] = []
     for word in filter(None, (part.strip() for part in words.split(","))):
-        count = re.fullmatch(r"(\d+) +(.+)|(.+?) *[x*] *(\d+)", word)
+        count = None if word in known else COUNT.fullmatch(word)
         times = int(count[1] or count[4]) if count else 1
         if not 1 <= times <= 100:
             msg = f"not a number of tenants: {word}"

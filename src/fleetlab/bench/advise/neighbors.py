@@ -34,7 +34,7 @@ def neighbor_rows(f: Findings, mix: str, goal: str, modes: Sequence[str]) -> Ite
 
 
 def _is_about(f: Findings, goal: str, one: TenantResult) -> bool:
-    """Whether a goal is about a tenant; without requests on a schedule tail latency is that of inference steps."""
+    """Whether a goal is about a tenant; without open-loop requests tail latency is that of inference steps."""
     return _of(one) == goal or (goal == "p99" and f.gathered.kinds[one.name] == "inference")
 
 

@@ -25,7 +25,7 @@ from fleetlab.bench.advise.settings import setting_rows
 from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choice_table, choose_mode
 from fleetlab.bench.analysis.findings import Findings, collect_findings
 from fleetlab.bench.analysis.folders import suites
-from fleetlab.bench.analysis.modes import mode_name, mode_order
+from fleetlab.bench.analysis.modes import mode_name, mode_notes, mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import collect_suites
@@ -141,7 +141,8 @@ def advise(
         frames["isolation"] = table(probed)
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
     predicted = PREDICTED in frames["choice"].get_column("verdict", default=pl.Series([""]))
-    notes = tuple(_notes(f, asked, predicted=predicted))
+    modes = {*mix_modes(f, asked), *(row["mode"] for row in probed)}
+    notes = (*mode_notes(modes), *_notes(f, predicted=predicted))
     said = (*head, answers[0], *([asked.about] if asked.about else []), *answers[1:], *_stand_for(asked))
     return BenchAdvice(mode, verdict, said, unit, frames, provenance, notes)
 
@@ -211,8 +212,9 @@ def _listed(choice: ModeChoice) -> str:
     return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
 
 
-def _notes(f: Findings, asked: AskedMix, *, predicted: bool) -> Iterator[str]:
+def _notes(f: Findings, *, predicted: bool) -> Iterator[str]:
     yield from f.gathered.notes
+    yield "`margin`: by how much the value of the best mode is higher, or lower where that is better"
     yield "`no difference` only by two one-sided tests at 5 % each; `better` where the 95 % interval excludes 0"
     yield "`more_blocks`: of each mode, in one plan; they decide in 80 % of cases, if the difference is as it seems"
     if any(not is_apart(m.mode) for m in f.gathered.meetings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from fleetlab.sharing.modes import MIG
 
@@ -21,7 +22,20 @@ def mode_name(mode: str) -> str:
         label += f" at {' and '.join(percents)} %"
     if memory:
         label += f" with {' and '.join(memory)} MiB each"
-    return label + (" with priority" if "!" in share else "")
+    return label + (f" with {'client' if name == 'mps' else 'stream'} priority" if "!" in share else "")
+
+
+MARKS = {
+    r"@\d+(?!\d|sms)": "`@50`: each tenant has at most 50 % of the SMs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)",
+    r"~\d+": "`~16384`: each tenant has at most 16,384 MiB of memory (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT)",
+    r"^mps.*!\d": "`!1`: the training is an MPS client below normal priority (CUDA_MPS_CLIENT_PRIORITY=1)",
+}
+
+
+def mode_notes(modes: Iterable[str]) -> list[str]:
+    """What the marks in the names of these modes mean, each once."""
+    some = list(modes)
+    return [f"modes, {words}" for mark, words in MARKS.items() if any(re.search(mark, mode) for mode in some)]
 
 
 def mode_kind(mode: str) -> str:

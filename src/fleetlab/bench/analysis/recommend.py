@@ -17,7 +17,7 @@ from fleetlab.bench.analysis.values import MeasureValues, ServedValues
 from fleetlab.bench.results.cells import table
 
 SCHEMA = {"kind": pl.String, "mix": pl.String, "goal": pl.String, "best": pl.String, "verdict": pl.String}
-SERVED = "requests on an arrival schedule"
+SERVED = "open-loop requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def by_serving(f: Findings) -> Iterator[Recommendation]:
 
 
 def advice_table(f: Findings) -> pl.DataFrame:
-    """One row per mix and goal, and per tenant with requests on a schedule."""
+    """One row per mix and goal, and per tenant with open-loop requests."""
     rows = [{"kind": f.mixes.stp.kinds[r.of], "mix": r.of, **r.row()} for r in by_mix(f.mixes)]
     return table([*rows, *({"kind": SERVED, "mix": r.of, **r.row()} for r in by_serving(f))], SCHEMA)
 

@@ -16,7 +16,7 @@ from fleetlab.bench.analysis.figures import analysis_figures
 from fleetlab.bench.analysis.findings import Findings, collect_findings, overhead
 from fleetlab.bench.analysis.folders import BASELINE, suites, time_slice_record
 from fleetlab.bench.analysis.mixes import mix_table, progress_table
-from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.modes import mode_name, mode_notes
 from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
 from fleetlab.bench.analysis.recommend import advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
@@ -147,6 +147,7 @@ def _notes(f: Findings) -> list[str]:
     g, noise = f.gathered, f.mixes.noise
     notes = [REHEARSAL] if g.rehearsal else []
     notes += g.notes
+    notes += mode_notes({m.mode for m in g.meetings})
     notes.append("progress is relative to the median rate of the tenant alone on the whole GPU without MPS")
     notes.append("intervals are 95 % each; noise is pooled over cells of one mode and one kind of mix")
     if noise.run[False].freedom:
@@ -161,7 +162,7 @@ def _notes(f: Findings) -> list[str]:
     notes += [f"check failed: {one}" for one in broken]
     if any(row.get("tail_ms") and math.isnan(row["tail_ms_high"]) for c in f.scaling_curves for row in c.rows):
         notes.append(
-            "copies with requests on a schedule: how requests wait in groups was not recorded, so that their P99 has "
+            "copies with open-loop requests: how requests wait in groups was not recorded, so that their P99 has "
             "no interval, and its value alone decides their state"
         )
     behind = [f"{_served(s)} {s.shortfall()}" for s in f.served_tenants if s.behind]

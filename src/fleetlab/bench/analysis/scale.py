@@ -170,7 +170,7 @@ def widen(value: Interval | None, half: float) -> Interval | None:
 
 
 def _tail(here: list[CellResult], p: float) -> Interval | None:
-    """Of requests on a schedule by their effective number; of steps in a closed loop see `widen`."""
+    """Of open-loop requests by their effective number; of steps in a closed loop see `widen`."""
     tenants = [t for m in here for t in m.tenants]
     times = Histogram.sum(t.times() for t in tenants)
     if not any(t.is_open_loop for t in tenants):

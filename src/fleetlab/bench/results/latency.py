@@ -28,7 +28,7 @@ def sum_times(ones: Iterable[Cell], of: str = "times") -> Histogram:
 
 def rows_latency(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
     """Step times of each tenant in a closed loop, alone and beside others."""
-    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, by_timetable=False).items():
+    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, open_loop=False).items():
         times = sum_times(one for one, _ in ones)
         found, why = quantiles(times)
         about = {"stage": stage, "tenant": tenant, "beside": others, "blocks": blocks, "n": times.n}
@@ -37,7 +37,7 @@ def rows_latency(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
     """Latencies of each tenant in an open loop, from the scheduled time."""
-    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, by_timetable=True).items():
+    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, open_loop=True).items():
         times = sum_times(one for one, _ in ones)
         lag = lag_p99(one for one, _ in ones)
         found, why = quantiles(times, {name: effective_size([one for one, _ in ones], name) for name, _ in QUANTILES})
@@ -102,14 +102,14 @@ def lag_p99(ones: Iterable[Cell]) -> float | None:
 Groups = dict[tuple[str, str, str], tuple[list[tuple[Cell, Cell]], int]]
 
 
-def _group_tenants(cells: Iterable[Cell], *, by_timetable: bool) -> Groups:
+def _group_tenants(cells: Iterable[Cell], *, open_loop: bool) -> Groups:
     """Tenants with their cells, by stage, seat and neighbors; and the number of cells."""
     ones: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = defaultdict(list)
     names: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for cell in cells:
         seats = [t["seat"] for t in cell["tenants"]]
         for one in cell["tenants"]:
-            if is_open_loop(one) == by_timetable and "times" in one:
+            if is_open_loop(one) == open_loop and "times" in one:
                 key = (cell["stage"], one["seat"], neighbors(seats, one["seat"]))
                 ones[key].append((one, cell))
                 names[key].add(cell["cell"])
