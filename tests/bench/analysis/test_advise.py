@@ -405,7 +405,7 @@ def test_modes_that_guarantee_the_same_are_ranked_by_the_probes_of_the_h200():
 
 def test_the_setting_that_was_probed_is_named_where_it_is_another():
     found = advise(H200.parent, mix="4 llm-serve", goal="isolation")
-    assert "MPS at 25 % itself was not probed, MPS at 50 % with 16384 MiB each was." in found.findings
+    assert "MPS at 25 % itself was not probed, MPS at 50 % with 16,384 MiB each was." in found.findings
     (row,) = found.tables()["choice"].filter(mode="mps@25").iter_rows(named=True)
     assert row["probed_as"] == "mps@50~16384"
 
@@ -479,6 +479,14 @@ def test_memory_decides_which_instance_holds_a_tenant(tmp_path, made):
     found = advise(made.suite(tmp_path, cells, card="NVIDIA A100-SXM4-40GB"), mix="train, 2 serve", goal="isolation")
     rows = found.tables()["settings"].filter(setting="MIG profile")
     assert rows.select("for", "value").rows() == [("serve", "2g.10gb"), ("serve", "2g.10gb"), ("train", "3g.20gb")]
+
+
+def test_classes_have_no_layout_of_instances():
+    """What a class holds in memory is not known."""
+    found = advise(H200, mix="light, medium", goal="isolation")
+    (row,) = found.tables()["settings"].iter_rows(named=True)
+    assert (found.mode, row["value"]) == ("mig", "none")
+    assert not any("g.71gb" in sentence for sentence in found.findings)
 
 
 def test_more_tenants_than_instances_are_not_advised_to_use_mig():

@@ -230,7 +230,7 @@ def test_the_median_of_a_kind_of_cell_has_its_interval_or_says_why_not(tmp_path,
     found = advise(MEASURED, mix="4 notebook, resnet-train", goal="answer")
     (said,) = [s for s in found.findings if s.startswith("Median ms")]
     (row,) = found.tables()["answers"].filter(mode="mps", cell="load").iter_rows(named=True)
-    assert "load {:.3g} ({:.3g} to {:.3g})".format(*(row[f"p50_{end}"] for end in ("ms", "low", "high"))) in said
+    assert "load {:.1f} ({:.1f} to {:.1f})".format(*(row[f"p50_{end}"] for end in ("ms", "low", "high"))) in said
     slow = {"load": 2.0, "train": 8.0}, {"load": 3.0, "train": 4.0}
     few = advise(users(made, tmp_path, {"time-slicing": slow, "mps": slow}), mix="2 notebook", goal="answer")
     assert "(no CI)" in next(s for s in few.findings if s.startswith("Median ms"))

@@ -21,6 +21,7 @@ from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.suite_data import CellResult
 from fleetlab.bench.analysis.users import notebook_table
 from fleetlab.bench.analysis.values import GoalValues, is_apart
+from fleetlab.bench.analysis.wording import number
 from fleetlab.bench.results.notebook import SHOWN
 from fleetlab.stats import Difference, Interval, mean_of_runs
 
@@ -132,7 +133,7 @@ NO_LIMITS = "no CI"
 
 def _median(row: dict[str, Any]) -> str:
     """A median with its interval, which takes cells of one user for alike."""
-    ends = [row.get(end) for end in ("p50_low", "p50_high")]
-    if None in ends:
-        return f"{row['p50_ms']:,.3g} ({NO_LIMITS})"
-    return "{:,.3g} ({:,.3g} to {:,.3g})".format(row["p50_ms"], *ends)
+    value, low, high = (row.get(f"p50_{end}") for end in ("ms", "low", "high"))
+    if low is None or high is None:
+        return f"{value:,.3g} ({NO_LIMITS})"
+    return number(Interval(float(value or 0.0), low, high))

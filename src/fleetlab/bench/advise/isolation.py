@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetlab.bench.advise.goals import GOALS
 from fleetlab.bench.advise.guarantees import GUARANTEES, ONE_PROCESS, ProbeScores, guaranteed, probe_scores
-from fleetlab.bench.advise.mig_layout import has_profiles, layout_sentence
+from fleetlab.bench.advise.mig_layout import MigAssignment, has_profiles, layout_sentence
 from fleetlab.bench.advise.mig_prediction import PREDICTED, goal_value
 from fleetlab.bench.advise.mix import AskedMix, mix_modes
 from fleetlab.bench.advise.settings import mig_layout
@@ -26,19 +26,19 @@ Made = tuple[tuple[str, str], list[str], dict[str, pl.DataFrame], str]  # mode a
 
 def isolation(f: Findings, asked: AskedMix, probed: Probed) -> Made:
     """By guarantee; the progress of the slowest tenant says what a neighbor took, as measured."""
-    measured, layout = mix_modes(f, asked), mig_layout(f, asked.names)
+    measured, layout = mix_modes(f, asked), mig_layout(f, asked.names) if len(asked.mixes) == 1 else None
     # A GPU of which no profiles are known may have MIG; one whose profiles do not hold the mix has no use of it.
     apart = [] if isinstance(layout, str) and has_profiles(f.gathered.gpu_name) else ["mig"]
     scores = probe_scores(probed, measured)
     modes = sorted({*measured, *apart}, key=lambda mode: (*scores.order(mode), mode_order(mode)))
     known = _slowest(f, asked)
-    if not isinstance(layout, str) and (speed := goal_value(layout, "worst")):
+    if isinstance(layout, MigAssignment) and (speed := goal_value(layout, "worst")):
         known = {"mig": speed} | known
     best = modes[0]
     said = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEES)}; it is "
     answers = [
         f"{asked.words}, isolation: {said}{'measured' if best in measured else 'not measured'} here.",
-        *([layout_sentence(layout, asked.names)] if best == "mig" or not apart else []),
+        *([layout_sentence(layout, asked.names)] if layout and (best == "mig" or not apart) else []),
         *_of_measured([mode for mode in modes if mode in measured], scores),
         *(_left(known) if known else []),
         "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",

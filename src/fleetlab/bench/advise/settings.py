@@ -28,7 +28,9 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
     elif kind == "mps":
         yield _replicas(percents, n)
     if mode == "mig":
-        yield from layout_rows(mig_layout(f, names), names, [_memory(f, name) for name in names])
+        one = all(name in f.gathered.kinds for name in names)  # tenants, not classes of them
+        found = mig_layout(f, names) if one else "a layout is that of one mix: ask for one of them"
+        yield from layout_rows(found, names, [_memory(f, name) for name in names])
         return
     if mode.startswith("mig:"):
         yield _row("GPU", "MIG layout", mode.removeprefix("mig:"), "as measured, in the order of the tenants")

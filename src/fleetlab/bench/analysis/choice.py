@@ -115,7 +115,7 @@ class ModeChoice:
         if same:
             names = join_words([best, *(mode_name(mode) for mode in same)])
             equal = f"no difference beyond {100 * self.margin:g} % between {names} (two one-sided tests)"
-            return f"{equal}; {best}: {lead}{more}" if worse else equal
+            return f"{equal}; {best}, {lead}{more}" if worse else equal
         return f"{best}, {lead}{more if self.verdict == UNKNOWN else ''}" if worse else ""
 
     def _lead_over(self, mode: str) -> str:

@@ -21,7 +21,7 @@ def mode_name(mode: str) -> str:
     if percents:
         label += f" at {' and '.join(percents)} %"
     if memory:
-        label += f" with {' and '.join(memory)} MiB each"
+        label += f" with {' and '.join(f'{int(mib):,}' for mib in memory)} MiB each"
     return label + (f" with {'client' if name == 'mps' else 'stream'} priority" if "!" in share else "")
 
 
