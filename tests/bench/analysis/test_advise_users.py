@@ -52,6 +52,22 @@ def test_the_margin_of_goodput_is_that_of_the_ratio_of_shares(tmp_path, made):
     assert (ahead["margin_low"], ahead["margin_high"]) == pytest.approx(ends, rel=1e-3)
 
 
+def test_costs_of_servers_alone_are_those_of_a_request_within_the_goals(tmp_path, made):
+    """18 and 10 per second within the goals, at 300 W; 3.6 an hour is a thousandth a second."""
+    cells = [
+        made.cell([server(made, good, 200 - good)], mode=mode, block=block)
+        for mode, good in (("time-slicing", 100), ("mps", 180))
+        for block in (0, 1)
+    ]
+    pairs = [made.cell(cell["tenants"] * 2, mode=cell["mode"], block=cell["block"]) for cell in cells]
+    folder = made.suite(tmp_path, cells + pairs, tenants={"chat": {"work": "llm-serve"}})
+    costs = advise(folder, mix="2 chat", goal="goodput", price=3.6).tables()["costs"]
+    (row,) = costs.filter(mode="mps").iter_rows(named=True)
+    assert (row["unit"], row["gpu_s_per_1000"]) == ("request within the goals", pytest.approx(1000 / 36))
+    assert row["joules_an_item"] == pytest.approx(300 / 36)
+    assert row["cost_per_1000"] == pytest.approx(1 / 36)
+
+
 def test_other_goals_change_the_answer(tmp_path, made):
     """A first token after 500 ms is within 600 ms: then all requests are good in both modes."""
     folder = chats(made, tmp_path, HALF_AND_MOST)

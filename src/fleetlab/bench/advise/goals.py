@@ -84,7 +84,7 @@ def _closed(f: Findings, asked: AskedMix) -> tuple[str, ...]:
     mixes = tuple(mix for mix in asked.mixes if len(f.mixes.stp.modes(mix)) > 1)
     if not mixes:
         msg = f"a server that keeps up answers its arrival rate, in every mode: {asked.words}"
-        raise DeviceError(msg, hint="--goal p99, or goodput of language models; closed loops have the other goals")
+        raise DeviceError(msg, hint="--goal p99, or goodput of language models; `costs` there is that of a request")
     return mixes
 
 

@@ -134,7 +134,7 @@ def advise(
     mode, verdict = choice
     frames |= {
         "settings": table(setting_rows(f, mode, asked.names)),
-        "costs": table(row for one in asked.mixes if len(asked.mixes) == 1 for row in cost_rows(f, one, price)),
+        "costs": table(cost_rows(f, asked, price)),
         "guarantees": table(guarantee_rows(sorted({*mix_modes(f, asked), "mig"}, key=mode_order))),
     }
     if probed:
