@@ -68,6 +68,21 @@ def test_costs_of_servers_alone_are_those_of_a_request_within_the_goals(tmp_path
     assert row["cost_per_1000"] == pytest.approx(1 / 36)
 
 
+def test_flips_are_looked_for_with_the_goals_that_were_asked_for(tmp_path, made):
+    """Of the other pace, requests that are late by the servers' goals meet those of 600 ms: there both modes are alike."""
+    tenants = {name: {"work": "llm-serve", "rate": rate} for name, rate in (("chat", 10), ("talk", 20))}
+    cells = []
+    for mode, good in (("time-slicing", 100), ("mps", 180)):
+        for name in tenants:
+            seat = {"seat": name, "tenant": name}
+            cells += [made.cell([server(made, good, 200 - good) | seat] * 2, mode=mode)]
+    found = advise(
+        made.suite(tmp_path, cells, tenants=tenants), mix="2 chat", goal="goodput", goodput="ttft:600,tpot:60"
+    )
+    (row,) = found.tables()["flips"].filter(mix="2 talk").iter_rows(named=True)
+    assert row["margin"] == pytest.approx(0.0, abs=1e-9)
+
+
 def test_other_goals_change_the_answer(tmp_path, made):
     """A first token after 500 ms is within 600 ms: then all requests are good in both modes."""
     folder = chats(made, tmp_path, HALF_AND_MOST)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fleetlab.bench.advise.goals import AdviceGoal
 from fleetlab.bench.advise.goodput import goodput_values
-from fleetlab.bench.advise.mix import AskedMix, busy_alone, changed
+from fleetlab.bench.advise.mix import MEASURED, AskedMix, busy_alone, changed
 from fleetlab.bench.analysis.choice import ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.modes import mode_name
@@ -28,7 +28,7 @@ def neighbors(
     for mix, names in {m.mix: m.names for m in f.gathered.meetings}.items():
         # One tenant does not share, so no mode is better for it.
         if len(names) > 1 and (what := _what_changes(f, asked, mix, names)):
-            other = AskedMix(mix, (mix,), len(names), "measured", names, asked.limits)
+            other = AskedMix(mix, (mix,), len(names), MEASURED, names, limits=asked.limits)
             try:
                 made = choose_mode(goal.values(f, other), margin)
             except DeviceError:  # not measured for this goal
@@ -86,7 +86,7 @@ def _predicted(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice)
 
     Under time slicing and MPS without limits, for throughput, the slowest tenant and cost.
     """
-    if goal.name not in ("throughput", "worst", "cost") or asked.basis != "measured":
+    if goal.name not in ("throughput", "worst", "cost") or asked.basis != MEASURED:
         return
     tables = {mode: made for mode in ("time-slicing", "mps") if (made := _table(f, mode, asked.names))}
     known = {tuple(sorted(f.mixes.names[mix])) for mix in f.mixes.stp.mixes()}

@@ -191,7 +191,7 @@ FLOATS = (*interval_columns("value", None), *interval_columns("margin", None))
 
 def choice_table(choice: ModeChoice, predicted: Sequence[dict[str, Any]] = ()) -> pl.DataFrame:
     """One row per mode, and those that are predicted; without `more_blocks` if there is nothing to decide by them."""
-    made = table([*choice.rows(), *predicted]).cast(dict.fromkeys(FLOATS, pl.Float64) | {"more_blocks": pl.Int64})
+    made = table([*choice.rows(), *predicted]).with_columns(pl.col(FLOATS).cast(float), pl.col("more_blocks").cast(int))
     return made if made["more_blocks"].count() else made.drop("more_blocks")
 
 

@@ -60,9 +60,9 @@ def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 def request_rates(one: Cell, window: float) -> tuple[float, float]:
     """Requests per second that were offered in a window, and that were answered in it."""
-    steps = one.get("steps", 0)
+    steps: float = one.get("steps") or 0
     items = one.get("items") or steps  # of a request: its rate is that of items
-    offered = one.get("offered", steps) / window if window else 0.0
+    offered = float(one.get("offered", steps)) / window if window else 0.0
     return offered, one["rate"] * (steps / items if items else 1.0)
 
 
