@@ -69,7 +69,7 @@ def test_costs_of_servers_alone_are_those_of_a_request_within_the_goals(tmp_path
 
 
 def test_flips_are_looked_for_with_the_goals_that_were_asked_for(tmp_path, made):
-    """Of the other pace, requests that are late by the servers' goals meet those of 600 ms: there both modes are alike."""
+    """Requests that are late by the servers' goals meet those of 600 ms, so that both modes are alike."""
     tenants = {name: {"work": "llm-serve", "rate": rate} for name, rate in (("chat", 10), ("talk", 20))}
     cells = []
     for mode, good in (("time-slicing", 100), ("mps", 180)):
