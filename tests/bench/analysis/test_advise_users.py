@@ -266,3 +266,62 @@ def test_the_median_of_a_kind_of_cell_has_its_interval_or_says_why_not(tmp_path,
     few = advise(users(made, tmp_path, {"time-slicing": slow, "mps": slow}), mix="2 notebook", goal="answer")
     assert "(no CI)" in next(s for s in few.findings if s.startswith("Median ms"))
     assert any(s.startswith("`no CI`: cells of one user are alike") for s in few.findings)
+
+
+def seen_twice(made, path, *, drawn_anew):
+    """Two suites of two blocks; users of the second block of each, and of the second suite, are the same or others."""
+    for run in range(2):
+        cells = []
+        for block in range(2):
+            step = 10 * (1 + 2 * block + run) if drawn_anew else 10
+            for mode, slow in (("time-slicing", 2.0), ("mps", 1.0)):
+                both = []
+                for copy, times in enumerate((1.0, 1.3)):
+                    one = user(made, copy, {"load": slow, "train": slow * times ** (slow - 1)})
+                    for cell in one["notebook"]["cells"]:
+                        cell[1:] = [cell[1] * step, cell[2] * step] if cell[0] == "train" else cell[1:]
+                    both.append(one)
+                cells.append(made.cell(both, mode=mode, block=block))
+        made.suite(path / str(run), cells)
+    return path
+
+
+def test_users_who_were_drawn_alike_in_two_blocks_and_suites_are_one(tmp_path, made):
+    """Eight users, or two seen four times: the interval is that of eight or of two."""
+    widths = []
+    for anew in (True, False):
+        folder = seen_twice(made, tmp_path / str(anew), drawn_anew=anew)
+        row = advise(folder, mix="2 notebook", goal="answer").tables()["choice"].row(1, named=True)
+        widths.append(math.log((1 - row["margin_low"]) / (1 - row["margin_high"])))
+    logs = [math.log(2), math.log(2 * math.sqrt(1.3))]  # of each user: the mean over two kinds of cells
+    spread = (logs[1] - logs[0]) / 2  # four users on each side, or one
+    by_hand = [
+        2 * 2.3646 * spread * math.sqrt(8 / 7) / math.sqrt(8),
+        2 * 12.7062 * spread * math.sqrt(2) / math.sqrt(2),
+    ]
+    assert widths == pytest.approx(by_hand, rel=1e-3)
+
+
+def test_windows_with_the_same_requests_are_worth_one(tmp_path, made):
+    """The same 200 requests in two blocks give the interval of 200, as one block does."""
+    ends = []
+    for blocks in (1, 2):
+        cells = [
+            made.cell([server(made, good, 200 - good), made.tenant("train", 60.0)], mode=mode, block=block)
+            for mode, good in (("time-slicing", 100), ("mps", 180))
+            for block in range(blocks)
+        ]
+        found = advise(made.suite(tmp_path / str(blocks), cells), mix="chat, train", goal="goodput").tables()["choice"]
+        ends.append(found.row(1)[1:7])
+    assert ends[0] == pytest.approx(ends[1])
+
+
+def test_blocks_that_repeat_the_same_cells_of_notebooks_are_no_repetition_of_throughput(tmp_path, made):
+    slow = {"load": 2.0, "train": 8.0}, {"load": 3.0, "train": 4.0}
+    cells = [made.cell([user(made, 0, slow[0])], mode="time-slicing")]
+    for block in range(2):
+        for mode, speed in (("time-slicing", 0.5), ("mps", 0.8)):
+            both = [user(made, copy, times) | {"rate": 2.0 * speed} for copy, times in enumerate(slow)]
+            cells.append(made.cell(both, mode=mode, block=block))
+    found = advise(made.suite(tmp_path, cells), mix="2 notebook", goal="throughput")
+    assert (found.mode, found.verdict) == ("mps", "not known")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import mix_name, table
 from fleetlab.bench.results.energy import energy_times
+from fleetlab.bench.results.notebook import drawn_users
 from fleetlab.stats import Interval
 
 P95 = 0.95
@@ -97,8 +99,8 @@ def mix_measures(g: SuiteData) -> MixMeasures:
     own = own_times(g)
 
     def measure(of: Callable[[CellResult], float | None]) -> Measure:
-        values = ((m, of(m)) for m in found)
-        return Measure((_sample(g, m, m.mix, v) for m, v in values if v is not None), noise)
+        values = ((m, v) for m in found if (v := of(m)) is not None)
+        return Measure((_sample(g, m, m.mix, v) for m, v in _once(values)), noise)
 
     return MixMeasures(
         gathered=g,
@@ -123,6 +125,16 @@ def _progress(g: SuiteData, found: list[CellResult]) -> Iterator[NoiseSample]:
             others.remove(name)
             pair = f"{name} | {mix_name(others)}"
             yield _sample(g, m, pair, sum(made) / len(made))._replace(of=g.work_of(name))
+
+
+def _once(values: Iterable[tuple[CellResult, float]]) -> Iterator[tuple[CellResult, float]]:
+    """One value of blocks in which notebooks had the same users: they repeat the GPU's part, and not what was drawn."""
+    by: dict[tuple[Any, ...], list[tuple[CellResult, float]]] = defaultdict(list)
+    for k, (m, value) in enumerate(values):
+        users = drawn_users([t.about for t in m.tenants if "notebook" in t.about], k)
+        by[(m.suite, m.mode, m.mix, *users) if users else (k,)].append((m, value))
+    for some in by.values():
+        yield some[0][0], math.exp(sum(math.log(max(value, 1e-12)) for _, value in some) / len(some))
 
 
 def _sample(g: SuiteData, m: CellResult, mix: str, value: float) -> NoiseSample:

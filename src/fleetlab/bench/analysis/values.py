@@ -79,7 +79,7 @@ class MeasureValues(GoalValues):
     inverse: bool = False  # show 1 / value
     less: str = ""
     asked: tuple[str, ...] = ()  # all mixes that were asked for, where some lack a mode
-    no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice"
+    no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice in one run"
 
     @property
     def modes(self) -> list[str]:
