@@ -70,7 +70,7 @@ def test_mixes_that_differ_are_named_and_no_blocks_are_asked_for(tmp_path, made)
     found = advise(made.pairs(tmp_path, both), mix="train, serve")
     assert found.verdict == "not known"
     better = "MPS is better in 2 (answer + train, answer + learn)"
-    assert f"the 3 mixes differ, {better}, time slicing is better in 1 (learn + serve)" in found.findings[0]
+    assert f"the 3 mixes differ: {better}, time slicing is better in 1 (learn + serve)" in found.findings[0]
     assert "more_blocks" not in found.tables()["choice"].columns
 
 

@@ -126,7 +126,10 @@ class ModeChoice:
         if not all(self.differences[mode].freedom for mode in unsure):
             return f"{self.no_noise}; measure both in one plan, with blocks"
         if any(self.by_mix.get(mode) for mode in unsure):
-            return "; ".join(self._mixes_differ(mode) for mode in unsure)
+            against = len(unsure) > 1
+            return "; ".join(
+                (f"against {mode_name(mode)} " if against else "") + self._mixes_differ(mode) for mode in unsure
+            )
         needed = [self.more_blocks(mode) for mode in unsure]
         if None in needed:
             return "not beyond the noise; measure both in one plan, with blocks"
@@ -141,7 +144,7 @@ class ModeChoice:
         level = len(each) - len(better) - len(worse)
         parts = [_in_mixes(mode_name(self.best), better), _in_mixes(mode_name(mode), worse)]
         parts += [f"neither in {level}"] if level else []
-        return f"the {len(each)} mixes differ, {', '.join(filter(None, parts))}: ask for one of them"
+        return f"the {len(each)} mixes differ: {', '.join(filter(None, parts))}"
 
     def left_out(self) -> list[str]:
         """Modes that are no choice, and modes that are not compared, each with the reason."""

@@ -80,7 +80,7 @@ def _scaling_sentence(c: ScalingCurve, goal: TailGoal) -> str:
     tail = f"P{100 * c.percentile:g}"
     where = f"under {mode_name(c.mode)} {c.tenant}"
     holds = (
-        f"keeps {tail} within {goal} with up to {c.largest_good} copies"
+        f"keeps {tail} within {goal} with up to {c.largest_good} {'copy' if c.largest_good == 1 else 'copies'}"
         if c.largest_good
         else "does not meet the latency limit with any number"
     )
