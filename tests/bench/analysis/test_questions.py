@@ -138,7 +138,7 @@ def test_costs_turn_round_with_the_numbers(tmp_path, made):
     assert one["gpu_s_per_1000"] == pytest.approx(1000 / 1600, rel=1e-5)
     assert one["cost_per_1000"] == pytest.approx(3.6 / 3600 * 1000 / 1600, rel=1e-5)
     assert one["joules_an_item"] == pytest.approx(300 / 1600, rel=1e-5)
-    assert "0 of 1 under time slicing and 1 of 1 under MPS" in said(found, 6)
+    assert "0 of 1 mixes under time slicing and 1 of 1 mixes under MPS" in said(found, 6)
     assert "1.250 GPU hours" in said(found, 6) or "1.25" in said(found, 6)
 
 
@@ -240,7 +240,7 @@ def test_breaking_points_are_where_the_tail_is(tmp_path, made):
     )
     found = analyze(made.suite(tmp_path, cells))
     assert (
-        "time slicing serve keeps P95 within 3 times that of one tenant with up to 1 copies, and exceeds it with 2"
+        "time slicing serve keeps P95 within 3 times that of one tenant with up to 1 copy, and exceeds it with 2"
         in said(found, 2)
     )
     assert "MPS serve keeps P95 within 3 times that of one tenant with up to 4 copies, of at most 4 measured" in said(
@@ -265,7 +265,7 @@ def test_a_server_that_falls_behind_does_not_fit(tmp_path, made):
     cells = [made.cell([asked]), made.cell([asked, asked | {"unsent": 3}])]
     found = analyze(made.suite(tmp_path, cells))
     assert found.tables()["scale"]["state"].to_list() == ["holds", "breaks"]
-    assert "with up to 1 copies, and does not send all requests with 2" in said(found, 2)
+    assert "with up to 1 copy, and does not send all requests with 2" in said(found, 2)
 
 
 def test_a_cell_that_failed_is_a_breaking_point(tmp_path, made):
@@ -324,5 +324,5 @@ def test_the_h200_says_what_its_page_says():
     progress = row(found.tables()["progress"], mode="mps", tenant="resnet-infer", beside="resnet-train")
     assert progress["progress"] == pytest.approx(0.26, abs=0.02)
     assert re.search(
-        "time slicing resnet-infer keeps P95 .* with up to 1 copies, and exceeds it with 2", said(found, 2)
+        "time slicing resnet-infer keeps P95 .* with up to 1 copy, and exceeds it with 2", said(found, 2)
     )
