@@ -17,6 +17,7 @@ from fleetlab.bench.results.cells import table
 from fleetlab.stats import CONFIDENCE, Difference, Interval
 
 BETTER, SAME, UNKNOWN = "better", "no difference", "not known"
+WORSE = "worse"  # a mode than which the best is better
 VERDICTS = {"differ": BETTER, "equivalent": SAME, "undecided": UNKNOWN}
 MARGIN = 0.05  # relative difference that does not matter
 NAMED = 3  # mixes that are named in a sentence
@@ -184,7 +185,7 @@ class ModeChoice:
             "mode": mode,
             **interval_columns("value", self.values[mode]),
             **interval_columns("margin", None if first else self.ahead(mode)),
-            "verdict": "best" if first else self.verdict_on(mode),
+            "verdict": "best" if first else {BETTER: WORSE}.get(said := self.verdict_on(mode), said),
             "more_blocks": None if first else self.more_blocks(mode),
         }
 
