@@ -323,6 +323,4 @@ def test_the_h200_says_what_its_page_says():
     assert row(mixes, mix="2 resnet-train", mode="time-slicing")["stp"] == pytest.approx(0.90, abs=0.01)
     progress = row(found.tables()["progress"], mode="mps", tenant="resnet-infer", beside="resnet-train")
     assert progress["progress"] == pytest.approx(0.26, abs=0.02)
-    assert re.search(
-        "time slicing resnet-infer keeps P95 .* with up to 1 copy, and exceeds it with 2", said(found, 2)
-    )
+    assert re.search("time slicing resnet-infer keeps P95 .* with up to 1 copy, and exceeds it with 2", said(found, 2))

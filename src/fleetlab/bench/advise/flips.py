@@ -151,7 +151,7 @@ def flip_sentences(rows: list[dict[str, Any]], *, mixes: bool = False) -> Iterat
 
 
 CASES = "case of the same work at another pace, in other numbers or with other goals"
-MIXES = "case of one of these mixes by itself"
+MIXES = "case, which are these mixes one by one"
 
 
 def _no_flip(rows: list[dict[str, Any]], cases: str) -> str:

@@ -43,6 +43,7 @@ class AskedMix:
 def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedMix:
     """Find the mixes: the mix itself, else those of its classes, else those of its kind."""
     jobs = jobs or JobClasses()
+    words = ", ".join(filter(None, (word.strip() for word in words.split(","))))
     parts = _parts(words, f.gathered.kinds)
     if len(parts) < 2:
         msg = f"one tenant shares nothing: {words}"
@@ -81,9 +82,13 @@ def _same_work(f: Findings, names: tuple[str, ...]) -> str | None:
 def _refuse(f: Findings, names: tuple[str, ...]) -> None:
     """Refuse mixes that no other mix answers for: in other numbers, or with an arrival rate."""
     msg = f"not measured in two modes: {mix_name(list(names))}"
+    if single := _modes(f, mix_name(list(names))):
+        msg += f"; only under {mode_name(single[0])}"
     if counts := _other_counts(f, names):
         told = "; ".join(f"{mode_name(mode)}: {', '.join(mixes)}" for mode, mixes in counts.items())
         raise DeviceError(msg, hint=f"the same tenants were measured in other numbers, {told}; {OTHER_MODES}")
+    if single:
+        raise DeviceError(msg, hint=OTHER_MODES)
     open_loop = {t.name for m in f.gathered.meetings for t in m.tenants if t.is_open_loop}
     if rates := [name for name in dict.fromkeys(names) if name in open_loop]:
         msg += f"; requests with an arrival rate ({', '.join(rates)}) are not answered by other mixes"
@@ -114,7 +119,7 @@ def _other_counts(f: Findings, names: tuple[str, ...]) -> dict[str, list[str]]:
     """
     found: dict[str, set[tuple[int, str]]] = {}
     for m in f.gathered.meetings:
-        if set(m.names) == set(names) and len(m.names) > 1 and is_apart(m.mode):
+        if set(m.names) == set(names) and m.names != names and len(m.names) > 1 and is_apart(m.mode):
             found.setdefault(m.mode, set()).add((len(m.names), m.mix))
     return {mode: [mix for _, mix in sorted(found[mode])] for mode in sorted(found, key=mode_order)}
 
