@@ -8,6 +8,7 @@ from dataclasses import replace
 from fleetlab.core.admission import Amounts, Container, CreatedPod, LimitItem, LimitRange
 
 CONTAINER, POD = "Container", "Pod"
+INVALID = "request above limit"
 
 
 def with_defaults(pod: CreatedPod, ranges: Iterable[LimitRange]) -> CreatedPod:
@@ -25,10 +26,17 @@ def _filled(one: Container, requests: Amounts, limits: Amounts) -> Container:
 
 
 def violations(pod: CreatedPod, ranges: Iterable[LimitRange]) -> list[tuple[str, str]]:
-    """Return which bounds a pod breaks: what is wrong, and of which resource."""
+    """Return which bounds a pod breaks: what is wrong, and of which resource; first whether it is a valid pod at all."""
+    if invalid := [(INVALID, name) for one in pod.containers for name in _above_limit(one)]:
+        return invalid
     return [
         found for one in ranges for item in one.items for each in _parts(pod, item) for found in _broken(each, item)
     ]
+
+
+def _above_limit(one: Container) -> list[str]:
+    """What a container requests more of than its limit, as where a default limit is below its own request."""
+    return [name for name, amount in one.requests.items() if amount > one.limits.get(name, amount)]
 
 
 def _parts(pod: CreatedPod, item: LimitItem) -> list[Container]:

@@ -137,11 +137,19 @@ class Loop:
                 continue
             self.changed = self.now
             if kind == ARRIVE:
-                self._come([pod] if self.owners is None else self.owners.want(pod, self.now), at)
+                pods = [pod, *self._others_at(at)]
+                self._come(pods if self.owners is None else self.owners.want(pods, self.now), at)
             elif self.pods[pod].name in self.cache and self.placed.end[pod] == at:
                 self._leave(pod, at)
         if self.owners is not None and self.owners.next_try() <= self.now:
             self._come(self.owners.try_again(self.now), self.now)
+
+    def _others_at(self, at: float) -> list[int]:
+        """Take the other pods that come at a moment."""
+        found = []
+        while self.events and self.events[0][:2] == (at, ARRIVE):
+            found.append(heapq.heappop(self.events)[2])
+        return found
 
     def _come(self, pods: list[int], at: float) -> None:
         """Put pods into the queue that the API server admitted."""

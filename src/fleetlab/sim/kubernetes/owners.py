@@ -32,10 +32,12 @@ class Owners:
         self._freed, self._tried = 0, dict[int, int]()  # how often pods ended; and had when a Job last tried
         self._by_time: list[tuple[float, int]] = []
 
-    def want(self, pod: int, now: float) -> list[int]:
-        """Create a pod, and others of its Job that wait; return those that were admitted."""
-        self._wanted.setdefault(self.owner[pod], []).append(pod)
-        return self._sync(self.owner[pod], now)
+    def want(self, pods: Sequence[int], now: float) -> list[int]:
+        """Create pods, and others of their Jobs that wait, those of a Job at one go; return who was admitted."""
+        owners = dict.fromkeys(self.owner[pod] for pod in pods)
+        for pod in pods:
+            self._wanted.setdefault(self.owner[pod], []).append(pod)
+        return [pod for owner in owners for pod in self._sync(owner, now)]
 
     def changed(self, pod: int, now: float) -> list[int]:
         """Try again because a pod of the Job started or ended; return those that were admitted."""
