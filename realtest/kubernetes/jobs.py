@@ -39,8 +39,8 @@ def jobs_of(count: int, seed: int, over: float) -> list[dict[str, Any]]:
     drawn = random.Random(seed)
     at = sorted(drawn.uniform(0, over) for _ in range(count))
     return [
-        {"name": f"job-{k:05}", "at": at[k], "gpus": drawn.choice((2, 4, 4, 8)), "pods": drawn.choice((1, 1, 1, 1, 2, 3)),
-         "run": round(min(60.0, 3 + drawn.expovariate(1 / 12)), 2)}
+        {"name": f"job-{k:05}", "at": at[k], "gpus": drawn.choice((2, 4, 4, 8)),
+         "pods": drawn.choice((1, 1, 1, 1, 2, 3)), "run": round(min(60.0, 3 + drawn.expovariate(1 / 12)), 2)}
         for k in range(count)
     ]  # fmt: skip
 
@@ -91,10 +91,10 @@ async def _until_counted(client: Client) -> None:
 
 
 def _keep(out: Path, jobs: list[dict[str, Any]], kubelets: Kubelets, log: Path, begin: float) -> None:
-    year = datetime.now().year  # noqa: DTZ005  the log is in local time
+    year = datetime.now().year
     refusals: dict[str, list[float]] = {}
     for stamp, name, _ in FAILED.findall(log.read_text(errors="replace")):
-        at = datetime.strptime(f"{year}{stamp}", "%Y%m%d %H:%M:%S.%f").timestamp()  # noqa: DTZ007
+        at = datetime.strptime(f"{year}{stamp}", "%Y%m%d %H:%M:%S.%f").timestamp()
         refusals.setdefault(name, []).append(round(at - begin, 3))
     for one in jobs:
         mine = [name for name in kubelets.pods if name.startswith(one["name"])]

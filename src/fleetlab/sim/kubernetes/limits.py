@@ -26,7 +26,7 @@ def _filled(one: Container, requests: Amounts, limits: Amounts) -> Container:
 
 
 def violations(pod: CreatedPod, ranges: Iterable[LimitRange]) -> list[tuple[str, str]]:
-    """Return which bounds a pod breaks: what is wrong, and of which resource; first whether it is a valid pod at all."""
+    """Return which bounds a pod breaks: what is wrong, of which resource; first whether it is a valid pod at all."""
     if invalid := [(INVALID, name) for one in pod.containers for name in _above_limit(one)]:
         return invalid
     return [

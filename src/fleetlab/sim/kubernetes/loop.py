@@ -101,6 +101,7 @@ class Loop:
         self.now, attempts = min((0.0, *submit)), 0
         while self.now < until:
             self._happen()
+            self.queue.tick(self.now)
             if self.queue.active:
                 attempts += 1
                 if attempts % REPORT == 0:
@@ -111,7 +112,6 @@ class Loop:
                 break
             else:
                 self.now = min(self._next_event(), self.queue.next_tick(self.now))
-                self.queue.tick(self.now)
         return self.placed
 
     def _is_over(self) -> bool:
