@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from fleetlab.core.records import from_values, to_values
 
@@ -102,7 +102,16 @@ class Admission:
         return named.get(priority, "")
 
     def over(self, site: Admission) -> Admission:
-        """Return these rules in place of a site's: of what is not given here, the site's."""
+        """Return a site's rules with these applied: of one namespace and name they take its place, others stay."""
         return Admission(
-            self.quotas or site.quotas, self.limits or site.limits, dict(site.classes) | dict(self.classes)
+            _applied(site.quotas, self.quotas),
+            _applied(site.limits, self.limits),
+            dict(site.classes) | dict(self.classes),
         )
+
+
+Named = TypeVar("Named", NamespaceQuota, LimitRange)
+
+
+def _applied(there: tuple[Named, ...], given: tuple[Named, ...]) -> tuple[Named, ...]:
+    return tuple({(one.namespace, one.name): one for one in (*there, *given)}.values())

@@ -282,8 +282,10 @@ class KubeScheduler:
         return cls(weights=dict(LATER_SCORES), release=LATER) if release == LATER else cls()
 
     def at(self, site: KubeScheduler) -> KubeScheduler:
-        """Return this profile at a site: with its quotas, limits and budgets, where it has none of its own."""
-        return replace(self, admission=self.admission.over(site.admission), budgets=self.budgets or site.budgets)
+        """Return this profile at a site, with its quotas, limits and budgets; of rules alone, the site's profile."""
+        rules_alone = replace(self, admission=Admission(), budgets=()) == KubeScheduler() and bool(self.admission)
+        base = site if rules_alone else self
+        return replace(base, admission=self.admission.over(site.admission), budgets=self.budgets or site.budgets)
 
     def adds_to(self, pod: SchedulingPod) -> SchedulingPod:
         """Return a pod with the affinity that the configuration adds to every one."""

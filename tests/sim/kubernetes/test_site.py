@@ -95,11 +95,15 @@ def test_another_profile_keeps_the_quotas_of_the_site(read):
     assert starts(simulate(trace, scheduler="kubernetes")) == [0.0, 1.0, 152.0]
 
 
-def test_another_file_of_quotas_takes_the_place_of_the_site_s(read, tmp_path):
-    trace = read(node("a", gpus="16"), *THREE, quota({f"requests.{GPU}": "8"}))
+def test_a_file_of_quotas_is_applied_to_those_of_the_site(read, tmp_path):
+    other = quota({"pods": "2"}) | {"metadata": {"name": "few", "namespace": "team"}}
     path = tmp_path / "larger.json"
     path.write_text(json.dumps(quota({f"requests.{GPU}": "12"})))
-    assert starts(simulate(trace, scheduler=path)) == [0.0, 1.0, 2.0]
+    alone = simulate(read(node("a", gpus="16"), *THREE, quota({f"requests.{GPU}": "8"})), scheduler=path)
+    assert starts(alone) == [0.0, 1.0, 2.0]
+    assert alone.scenario.scheduler.release == "1.34"  # as the site's
+    beside = simulate(read(node("a", gpus="16"), *THREE, quota({f"requests.{GPU}": "8"}), other), scheduler=path)
+    assert starts(beside)[2] > 100.0
 
 
 def test_a_pod_larger_than_the_quota_is_refused_and_less_than_the_coverage_asked_for_is_not_answered(read):

@@ -55,8 +55,14 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
         elif isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) and "name" in v for v in value):
-            yield from _flat(
-                {v["name"]: {k: w for k, w in v.items() if k != "name"} for v in value}, f"{before}{name}."
-            )
+            yield from _flat({_titled(v): _rest(v) for v in value}, f"{before}{name}.")
         else:
             yield f"{before}{name}", str(value)
+
+
+def _titled(one: Mapping[str, Any]) -> str:
+    return "/".join(one[key] for key in ("namespace", "name") if one.get(key))
+
+
+def _rest(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in one.items() if key not in ("namespace", "name")}

@@ -1,7 +1,7 @@
 """A KubeSchedulerConfiguration as a site has it, in YAML or JSON: weights, arguments of plugins, backoff.
 
 Read of the first profile, or of the one that is named; of its plugins only those that score. Beside it, a file may have
-ResourceQuotas, LimitRanges, PriorityClasses and PodDisruptionBudgets: they take the place of the site's, kind by kind.
+ResourceQuotas, LimitRanges and PriorityClasses, applied to those of the site, and PodDisruptionBudgets in their place.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class SiteRules:
         return tuple(one for one, _, _ in self.objects.values() if isinstance(one, DisruptionBudget))
 
     def on(self, profile: KubeScheduler) -> KubeScheduler:
-        """Return a profile with these rules in place of its own, of each kind that there is one of."""
+        """Return a profile with these rules applied to its own."""
         rules = self.admission.over(profile.admission)
         return replace(profile, admission=rules, budgets=self.budgets or profile.budgets)
 
