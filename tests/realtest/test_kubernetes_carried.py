@@ -1,5 +1,7 @@
 """Decisions of a real kube-scheduler follow from what a trace carries of its pods and nodes, as `simulate` has them."""
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +25,11 @@ LARGE = ("mix-5000", "neighbors-5000", "budgets-5000")
 def replayed(folder, saved, *, carried=True):
     """Replay a run with the pods and nodes that a saved trace of its list gives a simulation."""
     run = Run.load(folder)
-    fleetlab.read(folder / "list.json.gz", "kubernetes").save(saved)
+    listed = json.loads(gzip.decompress((folder / "list.json.gz").read_bytes()))
+    budgets = json.loads((folder / "site.json").read_text())["budgets"]
+    listed["items"] += [one | {"kind": "PodDisruptionBudget"} for one in budgets]
+    saved.with_suffix(".json").write_text(json.dumps(listed))
+    fleetlab.read(saved.with_suffix(".json"), "kubernetes").save(saved)
     scenario = Scenario.of(Trace.load(saved), scheduler=run.profile)
     world, specs = world_of(scenario), Specs.of(scenario) if carried else Specs()
     made = creations(world, pods_of(world), run.profile, specs)

@@ -114,4 +114,7 @@ Named = TypeVar("Named", NamespaceQuota, LimitRange)
 
 
 def _applied(there: tuple[Named, ...], given: tuple[Named, ...]) -> tuple[Named, ...]:
-    return tuple({(one.namespace, one.name): one for one in (*there, *given)}.values())
+    found: dict[tuple[str, str], Named] = {}
+    for one in there + given:
+        found[one.namespace, one.name] = one
+    return tuple(found.values())

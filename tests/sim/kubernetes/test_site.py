@@ -150,6 +150,34 @@ def test_a_quota_that_cannot_be_read_is_rejected_by_name(read):
     assert trace.rejects["reason"].to_list() == ["`spec.hard.cpu` is not a quantity: many (team/gpus)"]
 
 
+def job(name, at, parallelism=1, **status):
+    about = {"name": name, "namespace": "team", "uid": name, "creationTimestamp": f"2026-11-17T09:00:{at:02}Z"}
+    return {"kind": "Job", "metadata": about, "spec": {"parallelism": parallelism}, "status": status}
+
+
+def of_job(one, name):
+    one["metadata"]["ownerReferences"] = [{"kind": "Job", "name": name, "uid": name, "controller": True}]
+    return one
+
+
+RESUMED = [{"type": "Suspended", "status": "False", "lastTransitionTime": "2026-11-17T09:00:10Z"}]
+
+
+@pytest.mark.parametrize(
+    ("made", "waits"),
+    [
+        (job("j", 0), [20.0, 0.0]),  # one at once: the second pod takes the place of the first
+        (job("j", 0, 2), [20.0, 50.0]),  # both were wanted at once, and a quota held them up
+        (job("j", 0, 2, conditions=RESUMED), [10.0, 40.0]),
+    ],
+)
+def test_pods_are_submitted_when_their_job_wanted_them(read, made, waits):
+    trace = read(node("a"), of_job(pod("p0", at=20), "j"), of_job(pod("p1", at=50), "j"), made)
+    frame = trace.workload.frame
+    assert (frame["start"] - frame["submit"]).to_list() == waits
+    assert trace.rejects.height == 0
+
+
 # -- affinities --------------------------------------------------------------------------------------------------------
 
 

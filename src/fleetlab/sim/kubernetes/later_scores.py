@@ -71,4 +71,5 @@ def balanced_by_deviation(cache: Cache, pod: SchedulingPod, nodes: Ints, profile
     deviation = np.sqrt(np.where(counts, (part - mean) ** 2, 0.0).sum(axis=0) / size)
     if counts.shape[0] == 3:  # of two it is half of the difference, without the rounding of a root
         deviation = np.where(counts[1:].all(axis=0), np.abs(part[1] - part[2]) / 2, deviation)
-    return ((1.0 - deviation) * float(BEST)).astype(np.int64)
+    score: Ints = ((1.0 - deviation) * float(BEST)).astype(np.int64)
+    return score

@@ -26,6 +26,8 @@ from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.kubernetes.admission import created_pod
 from fleetlab.traces.kubernetes.gang_schedulers import gang_scheduler_of
 from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
+from fleetlab.traces.kubernetes.jobs import TABLE as JOBS
+from fleetlab.traces.kubernetes.jobs import JobTimes
 from fleetlab.traces.kubernetes.kueue_inventory import LISTED, KueueInventory
 from fleetlab.traces.kubernetes.kueue_inventory import TABLE as KUEUE_OBJECTS
 from fleetlab.traces.kubernetes.nodes import Fleet, Node, kubelet_version, node_of
@@ -41,7 +43,7 @@ from fleetlab.traces.kubernetes.site_rules import TABLE as RULES_TABLE
 from fleetlab.traces.kubernetes.site_rules import SiteRules
 
 TABLES = {
-    "Pod": "pods", "Node": "nodes", "Queue": "queues", "PodGroup": "pod groups",
+    "Pod": "pods", "Node": "nodes", "Job": JOBS, "Queue": "queues", "PodGroup": "pod groups",
     **dict.fromkeys(LISTED, KUEUE_OBJECTS), **dict.fromkeys(RULES, RULES_TABLE),
 }  # fmt: skip
 # Objects that `fleetlab collect kubernetes` gathers too, and that are no rows of a trace.
@@ -60,6 +62,7 @@ class Inventory:
     specs: dict[str, Spec] = field(default_factory=dict)  # of pods, by their uid
     node_specs: dict[str, SchedulingNode] = field(default_factory=dict)
     rules: SiteRules = field(default_factory=SiteRules)
+    jobs: JobTimes = field(default_factory=JobTimes)
     kueue: KueueInventory = field(default_factory=KueueInventory)
     queues: dict[str, Object] = field(default_factory=dict)  # of Volcano or KAI
     version: tuple[int, int] = (0, 0)  # of the latest kubelet
@@ -99,8 +102,9 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     )
     if lists.kueue:
         intake.keep(KUEUE_OBJECTS, len(lists.kueue))
-    if intake.rows.get(RULES_TABLE):
-        intake.keep(RULES_TABLE, len(lists.rules))
+    for table, kept in ((RULES_TABLE, len(lists.rules)), (JOBS, len(lists.jobs.jobs))):
+        if intake.rows.get(table):
+            intake.keep(table, kept)
     nodes, budgets = lists.node_specs.values(), lists.rules.budgets
     specs = spec_series(gangs, jobs, lists.specs, nodes, budgets) if cluster is not None else {}
     return finish(
@@ -223,6 +227,8 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         lists.node_specs[node.name] = node_spec(members(item, "node"))
         lists.nodes[node.name] = (node, file, line)
         lists.version = max(lists.version, kubelet_version(members(item, "node")))
+    elif kind == "Job":
+        lists.jobs.store(members(item, "job"))
     elif kind in RULES:
         _again(lists.rules.store(members(item, "object"), _name(item), file, line), RULES_TABLE, _name(item), intake)
     elif kind in LISTED:
@@ -272,9 +278,12 @@ def _rows(lists: Inventory, intake: Intake) -> list[Row]:
     """Each pod with its demand; that some have none that can be only shows when all nodes are known."""
     fleet = Fleet(node for node, _, _ in lists.nodes.values())
     rows: list[Row] = []
+    # Kueue suspends Jobs, and tells itself since when they wait.
+    jobs = JobTimes() if lists.kueue else lists.jobs
+    wanted = jobs.with_submissions(pod for pod, _, _ in lists.pods.values())
     for pod, file, line in lists.pods.values():
         try:
-            rows.append(row_of(lists.kueue.with_queue(pod), fleet) | {"key": pod.key})
+            rows.append(row_of(lists.kueue.with_queue(wanted[pod.key]), fleet) | {"key": pod.key})
         except MalformedObject as e:
             intake.reject("pods", file, [(line, _of(pod.name, str(e)))])
     return rows
