@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench pictures clean
+.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench docs pictures clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
@@ -56,6 +56,11 @@ browser:
 bench: .venv/.core
 	$(BIN)/python -m benchmarks
 
+# The documentation as a site, in build/site: a broken link or a name that is not there stops it. Opens from disk.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "built: build/site/index.html"
+
 # Those of the README and of the guides, from real runs in headless Chromium; takes minutes.
 pictures: .venv/.dev browser
 	$(BIN)/python -m docs.pictures
@@ -75,4 +80,8 @@ clean:
 .venv/.dev: .venv/bin/python $(SOURCES)
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile --editable '.[dev]'
 	$(BIN)/python -m compileall -q -j 0 -x '$(UNUSED)' .venv/lib >/dev/null || true
+	touch $@ .venv/.core
+
+.venv/.docs: .venv/bin/python $(SOURCES)
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[docs]'
 	touch $@ .venv/.core
