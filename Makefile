@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench docs pictures clean
+.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench docs pictures notebooks clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
@@ -64,6 +64,10 @@ docs: .venv/.docs
 # Those of the README and of the guides, from real runs in headless Chromium; takes minutes.
 pictures: .venv/.dev browser
 	$(BIN)/python -m docs.pictures
+
+# What the notebooks of docs/ show, from a real run of each.
+notebooks: .venv/.dev
+	$(BIN)/python -m docs.run_notebooks
 
 clean:
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -28,6 +28,8 @@ EXTRAS = {
     "optimize": "exact placement, and bounds",
     "tune": "search for a policy",
     "dist": "sweeps on several machines",
+    "pandas": "tables for pandas",
+    "notebooks": "run the notebooks of the documentation",
     "k8s": "read manifests in YAML",
     "web": "the page",
     "watch": "metrics of a watched cluster",

@@ -604,7 +604,8 @@ def _spelling(policy: Any) -> str | None:  # noqa: ANN401
 def _label(value: Any) -> str:  # noqa: ANN401
     function = _function(value)
     if function is not None:
-        return f"<{function.__module__}.{function.__qualname__}>"
+        module = "" if function.__module__ == "__main__" else f"{function.__module__}."  # of a notebook, or a script
+        return f"<{module}{function.__qualname__}>"
     return "<column>" if hasattr(value, "to_frame") else repr(value)
 
 
