@@ -1,6 +1,6 @@
 """Run notebooks cell by cell in this process, without a kernel, and keep what they show.
 
-`python -m benchmarks.notebooks docs/notebooks/reproduce-gpu-sharing.ipynb` runs one in its folder and writes its
+`python -m benchmarks.notebooks docs/notebooks/reproduce/gpu-sharing.ipynb` runs one in its folder and writes its
 outputs into it; with --folder DIR it runs there, where the data are.
 """
 

@@ -11,7 +11,7 @@ from benchmarks.reproduce import PAGES, STUDIES, all_numbers, counts, markdown, 
 import fleetlab
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS = ROOT / "docs" / "notebooks"
+NOTEBOOKS = ROOT / "docs" / "notebooks" / "reproduce"
 
 
 def page(name):
@@ -71,14 +71,12 @@ def run_in(folder, name):
 
 
 def test_the_notebook_of_sharing_shows_what_it_has_kept():
-    kept = json.loads((NOTEBOOKS / "reproduce-gpu-sharing.ipynb").read_text("utf-8"))
-    assert shown(run_in(NOTEBOOKS, "reproduce-gpu-sharing")) == shown(kept)
+    kept = json.loads((NOTEBOOKS / "gpu-sharing.ipynb").read_text("utf-8"))
+    assert shown(run_in(NOTEBOOKS, "gpu-sharing")) == shown(kept)
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "name", ["reproduce-dlrm2025", pytest.param("reproduce-fgd-atc23", marks=pytest.mark.validate)]
-)
+@pytest.mark.parametrize("name", ["dlrm2025", pytest.param("fgd-atc23", marks=pytest.mark.validate)])
 def test_a_notebook_of_a_public_trace_shows_what_it_has_kept(data, tmp_path, name):
     (tmp_path / "traces").symlink_to(data)
     kept = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text("utf-8"))
@@ -87,5 +85,5 @@ def test_a_notebook_of_a_public_trace_shows_what_it_has_kept(data, tmp_path, nam
 
 @pytest.mark.validate
 def test_the_notebook_of_2022_shows_what_it_has_kept():
-    kept = json.loads((NOTEBOOKS / "reproduce-nsdi22.ipynb").read_text("utf-8"))
-    assert shown(run_in(NOTEBOOKS, "reproduce-nsdi22")) == shown(kept)
+    kept = json.loads((NOTEBOOKS / "nsdi22.ipynb").read_text("utf-8"))
+    assert shown(run_in(NOTEBOOKS, "nsdi22")) == shown(kept)

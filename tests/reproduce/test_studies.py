@@ -11,7 +11,7 @@ import fleetlab
 from fleetlab.core import Provenance
 from fleetlab.core.progress import silent
 from fleetlab.reproduce import nsdi22
-from fleetlab.reproduce.result import Reproduction
+from fleetlab.reproduce.result import Reproduction, paged
 
 CELLS = Path(__file__).parents[2] / "docs" / "measurements"
 
@@ -159,7 +159,7 @@ def test_the_page_has_the_table_and_the_figures(command, tmp_path):
 
 
 def test_the_tables_of_a_page_have_every_row(sharing):
-    parts = sharing.for_page().tables()
+    parts = paged(sharing).tables()
     assert sum(part.height for name, part in parts.items() if name != "rules") == sharing.frame.height
     assert max(part.height for part in parts.values()) <= 200  # what a page shows of a table
 

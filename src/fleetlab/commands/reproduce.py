@@ -8,7 +8,7 @@ from cyclopts import App, Parameter, validators
 
 import fleetlab
 from fleetlab.commands.options import Json, Seed
-from fleetlab.commands.words import examples, say_saved, talk
+from fleetlab.commands.words import examples, of_verb, say_saved, talk
 
 desk = App()
 COLUMNS = ("item", "what", "published", "ours", "on", "verdict", "why")
@@ -25,6 +25,7 @@ MEASURED, PUBLISHED = Path("measured"), Path("docs/measurements")
         "fleetlab reproduce gpu-sharing --measure 30 --data measured",
     )
 )
+@of_verb("reproduce/reproduce.py")
 def reproduce(
     name: str | None = None,
     *,
@@ -41,13 +42,6 @@ def reproduce(
 
     Parameters
     ----------
-    name
-        nsdi22, fgd-atc23, dlrm2025 or gpu-sharing.
-    data
-        A folder of public traces, or of the files of one, as `fleetlab fetch` brings them; of gpu-sharing, a folder of
-        raw cells (default: none; the built-in trace where there is one).
-    quick
-        Fewer random runs on fewer jobs; what needs the whole trace is left out, and says so.
     measure
         Of gpu-sharing: first measure this machine's GPU for so many minutes, into the folder of --data.
     out
@@ -55,6 +49,7 @@ def reproduce(
     """
     from fleetlab._screen import progress, show
     from fleetlab.core.files import may_create
+    from fleetlab.reproduce.result import paged
 
     if name is None:
         from fleetlab.reproduce.reproduce import studies
@@ -68,7 +63,7 @@ def reproduce(
         result = fleetlab.reproduce(name, data=data, quick=quick, seed=seed, progress=bar)
     show(result, json=json, most=1000, only=("published numbers",), columns=COLUMNS)
     if out is not None:
-        say_saved(fleetlab.report(result.for_page(), out, title=result.title))
+        say_saved(fleetlab.report(paged(result), out, title=result.title))
     sys.exit(0 if result.passed else 1)
 
 

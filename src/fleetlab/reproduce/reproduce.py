@@ -41,10 +41,39 @@ def reproduce(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Reproduction:
-    """Reproduce a published study: every published number beside ours, with a verdict.
+    """Reproduce a published study: every published number beside ours, with a verdict and the reason.
 
-    Studies are nsdi22, fgd-atc23, dlrm2025 and gpu-sharing. `data` is a folder of public traces, or of the
-    files of one; `quick` makes fewer random runs, on fewer jobs.
+    Parameters
+    ----------
+    name
+        nsdi22, fgd-atc23, dlrm2025 or gpu-sharing.
+    data
+        A folder of public traces, or of the files of one, as `fleetlab fetch` brings them; of gpu-sharing, a folder of
+        raw cells (default: none; the built-in trace where there is one).
+    quick
+        Fewer random runs on fewer jobs; what needs the whole trace is left out, and says so.
+    seed
+        Random seed of traces and simulations (default: 0).
+    progress
+        Called as parts of the study are done.
+
+    Returns
+    -------
+    Reproduction
+        One row per published number or curve: its source, ours, of which data ours is, the verdict and why.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no study by that name, or its data are not given.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.reproduce("fgd-atc23")
+    Traceback (most recent call last):
+    fleetlab.core.errors.WorkloadError: openb_pod_list_default.csv is needed: no folder of data was given
+
     """
     study = STUDIES[lookup("study to reproduce", name, STUDIES, error=WorkloadError)]
     material = study.make(data, quick=quick, seed=seed, progress=progress)

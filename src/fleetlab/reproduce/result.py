@@ -77,18 +77,6 @@ class Reproduction(Result):
             )
         return tuple(said)
 
-    def for_page(self) -> FieldsResult:
-        """Return the same for a page, whose tables are short: by verdict, what differs first, in parts."""
-        parts: dict[str, pl.DataFrame] = {}
-        for verdict in (UNEXPLAINED, DIFFERENT, NOT_POSSIBLE, REPRODUCED, FITTED):
-            rows = self.frame.filter(pl.col("verdict") == verdict).drop("verdict")
-            for first in range(0, rows.height, PART):
-                part = rows.slice(first, PART)
-                name = verdict if rows.height <= PART else f"{verdict}, {first + 1} to {first + part.height}"
-                parts[name] = part
-        parts["rules"] = self.tables()["rules"]
-        return FieldsResult(self.provenance, self.findings, self.summary(), parts, self.charts, self.notes)
-
     def summary(self) -> list[Estimate]:
         """Return how many rows there are of each verdict."""
         return [Estimate.exact(verdict, self.count[verdict]) for verdict in VERDICTS]
@@ -99,3 +87,16 @@ class Reproduction(Result):
             "published numbers": self.frame,
             "rules": rules_table().filter(pl.col("rule").is_in(self.frame["rule"].unique().to_list())),
         }
+
+
+def paged(result: Reproduction) -> FieldsResult:
+    """Return the same for a page, whose tables are short: by verdict, what differs first, in parts."""
+    parts: dict[str, pl.DataFrame] = {}
+    for verdict in (UNEXPLAINED, DIFFERENT, NOT_POSSIBLE, REPRODUCED, FITTED):
+        rows = result.frame.filter(pl.col("verdict") == verdict).drop("verdict")
+        for first in range(0, rows.height, PART):
+            part = rows.slice(first, PART)
+            name = verdict if rows.height <= PART else f"{verdict}, {first + 1} to {first + part.height}"
+            parts[name] = part
+    parts["rules"] = result.tables()["rules"]
+    return FieldsResult(result.provenance, result.findings, result.summary(), parts, result.charts, result.notes)
