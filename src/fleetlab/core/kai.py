@@ -63,6 +63,7 @@ class Kai:
     half_life: float | None = None  # seconds after which usage counts half
     window: float = 7 * 86400.0  # seconds that usage is counted for
     saturation_multiplier: float = 1.0
+    consolidation_preemptees: int = 16  # groups that consolidation looks at, and one more; -1: all, 0: it moves none
     consolidating_reclaim: bool = True  # whether a victim that finds another place is no victim
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from tests.sim.kai.kai_cases import share, state
 from fleetlab.core.kai import GPU
 from fleetlab.sim.kai.orders import compare_queues
 from fleetlab.sim.kai.reclaim_rules import can_reclaim, fits_strategy, may_reclaim
-from fleetlab.sim.kai.session import _is_over
+from fleetlab.sim.kai.session import is_over
 from fleetlab.sim.kai.shares import divide, divide_over_quota
 
 # -- division --------------------------------------------------------------------------------------------------------
@@ -428,4 +428,4 @@ def test_a_limit_holds_as_in_kai(name, limit, allocated, asked, expected):
     for k, resource in enumerate(names):
         one.shares[resource] = share(limit=limit[k], allocated=allocated[k])
     given = {resource: asked[k] for k, resource in enumerate(names) if asked[k]}
-    assert _is_over(one, given, fixed=False) == expected
+    assert is_over(one, given, fixed=False) == expected

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from fleetlab import Cluster, Scenario, Workload, simulate
-from fleetlab.core import PolicyError, TraceError
+from fleetlab.core import TraceError
+from fleetlab.core.catalog.reasons import ABOVE_GANG_QUEUE, NO_GANG_QUEUE
 from fleetlab.core.kai import GPU, Kai, Quota
 from fleetlab.core.schedulers import scheduler_of, scheduler_values
 from fleetlab.core.volcano import Plugin, Volcano
@@ -137,15 +138,39 @@ def test_the_instances_of_a_job_start_together(scheduler):
 def test_a_job_waits_in_the_queue_that_its_columns_name(kai):
     work = jobs(submit=[0.0, 0.0], runtime=[10.0, 10.0], gpu_milli=[8000, 8000], user=["team", "other"])
     result = simulate(work, Cluster.uniform(2, 8), scheduler=kai)
-    assert result.jobs.sort("job")["status"].to_list() == ["waiting", "done"]  # team may have 6 GPUs at most
+    assert result.jobs["status"].to_list() == ["done"]
+    assert result.refused["reason"].to_list() == [ABOVE_GANG_QUEUE]  # team may have 6 GPUs at most
 
 
-def test_jobs_that_name_no_queue_are_refused(tmp_path):
+def test_jobs_that_name_no_queue_are_left_out_and_others_are_simulated(tmp_path):
     path = tmp_path / "queues.json"
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "spec": {}}
     path.write_text(json.dumps({"items": [queue | {"metadata": {"name": name}} for name in "ab"]}))
-    with pytest.raises(PolicyError, match="name no queue of Volcano"):
-        simulate("builtin:10", scheduler=path)
+    work = jobs(submit=[0.0, 0.0], runtime=[10.0, 10.0], gpu_milli=[8000, 8000], user=["a", "elsewhere"])
+    result = simulate(work, Cluster.uniform(2, 8), scheduler=path)
+    assert (result.jobs["status"].to_list(), result.refused["reason"].to_list()) == (["done"], [NO_GANG_QUEUE])
+
+
+@pytest.mark.parametrize(
+    ("conf", "note"),
+    [
+        ("", "`deserved` of a is without effect"),
+        ("actions: allocate\ntiers: [{plugins: [{name: gang}, {name: pdb}]}]", "names it: pdb"),
+        ("actions: allocate\ntiers: [{plugins: [{name: capacity}]}]", "deserved adds up to 40 GPUs"),
+        ("", "no job comes to 1 Queue: b"),
+    ],
+)  # fmt: skip
+def test_a_note_says_what_of_the_queues_does_not_hold(tmp_path, conf, note):
+    path = tmp_path / "queues.json"
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    queues = [
+        queue | {"metadata": {"name": name}, "spec": {"deserved": {GPU: gpus}} if gpus else {}}
+        for name, gpus in (("a", 40), ("b", 0))
+    ]
+    settings = {"kind": "ConfigMap", "data": {"volcano-scheduler.conf": conf}}
+    path.write_text(json.dumps({"items": [*queues, *([settings] if conf else [])]}))
+    work = jobs(submit=[0.0], runtime=[10.0], gpu_milli=[8000], user=["a"])
+    assert any(note in one for one in simulate(work, Cluster.uniform(2, 8), scheduler=path).notes)
 
 
 def test_a_job_that_is_reclaimed_from_begins_anew(tmp_path):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
-from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task, requests_of
+from fleetlab.sim.gangs.tasks import Hopeless, Job
 from fleetlab.sim.kai.reclaim_rules import can_reclaim, may_reclaim
-from fleetlab.sim.kai.session import Session, to_allocate
+from fleetlab.sim.kai.session import Session, may_be_evicted
 from fleetlab.sim.kai.shares import GPU, RESOURCES
-from fleetlab.sim.kai.solver import Outcome, solve
+from fleetlab.sim.kai.solver import Outcome, nobody_loses, solve
 
 
 def cycle(session: Session) -> None:
@@ -20,7 +20,8 @@ def cycle(session: Session) -> None:
 
 
 def _waiting(session: Session) -> list[Job]:
-    return [job for job in session.jobs if job.pending and job.present >= job.group.min_member]
+    groups = (job for job in session.board.waiting() if job.group.queue in session.queues)
+    return [job for job in groups if job.present >= job.group.min_member]
 
 
 def allocate(session: Session) -> None:
@@ -34,7 +35,7 @@ def allocate(session: Session) -> None:
 def _allocate(session: Session, job: Job, hopeless: Hopeless) -> bool:
     if job in hopeless:
         return False
-    tasks, mark = to_allocate(job), session.board.mark()
+    tasks, mark = job.next_tasks, session.board.mark()
     if not session.is_over_capacity(job, tasks) and session.place(tasks):
         session.board.commit(mark)
         return True
@@ -45,28 +46,23 @@ def _allocate(session: Session, job: Job, hopeless: Hopeless) -> bool:
 
 def consolidation(session: Session) -> None:
     """Move preemptible groups to other nodes, so that one that waits fits; nobody loses its place."""
+    if not session.site.consolidation_preemptees:
+        return
     hopeless = Hopeless()
     for job in session.in_turn(job for job in _waiting(session) if job.group.preemptible):
-        if job not in hopeless and _is_enough(session, to_allocate(job)):
-            others = [one for one in session.jobs if one is not job and _may_be_evicted(one)]
-            if not solve(session, job, others, lambda outcome: not outcome.lost):
-                hopeless.add(job)
+        is_possible = job not in hopeless and _is_enough(session, job)
+        if is_possible and not solve(session, job, session.movable(job), nobody_loses):
+            hopeless.add(job)
 
 
-def _is_enough(session: Session, tasks: Iterable[Task]) -> bool:
-    """Whether all nodes together have the GPUs free."""
-    cache, asked = session.board.cache, requests_of(tasks).get(GPU, 0)
+def _is_enough(session: Session, job: Job) -> bool:
+    """Whether all nodes together have the GPUs free that a group needs next."""
+    cache, asked = session.board.cache, job.next_requests.get(GPU, 0)
     if not asked or GPU not in cache.allocatable:
         return not asked
-    leaving = session.board.leaving.get(GPU)
-    free = int((cache.allocatable[GPU] - cache.requested[GPU]).sum()) + (0 if leaving is None else int(leaving.sum()))
-    promised = session.board.promised.get(GPU)
-    return asked <= free - (0 if promised is None else int(promised.sum()))
-
-
-def _may_be_evicted(job: Job) -> bool:
-    """Whether it may, and runs; what was bound a moment ago is left where it is."""
-    return job.group.preemptible and bool(job.those(Status.RUNNING)) and not job.those(Status.BOUND)
+    coming = session.board.coming.get(GPU)
+    free = int((cache.allocatable[GPU] - cache.requested[GPU]).sum())
+    return asked <= free + (0 if coming is None else int(coming.sum()))
 
 
 def reclaim(session: Session) -> None:
@@ -75,9 +71,9 @@ def reclaim(session: Session) -> None:
     for job in session.in_turn(_waiting(session)):
         if job in hopeless:
             continue
-        asked = {n: a for n, a in requests_of(to_allocate(job)).items() if n in RESOURCES}
+        asked = {n: a for n, a in job.next_requests.items() if n in RESOURCES}
         if can_reclaim(session.queues, job.group.queue, asked, preemptible=job.group.preemptible):
-            others = [one for one in session.jobs if one.group.queue != job.group.queue and _may_be_evicted(one)]
+            others = [one for one in session.jobs if one.group.queue != job.group.queue and may_be_evicted(one)]
             if not others or not solve(session, job, others, partial(_allows, session, job)):
                 hopeless.add(job)
 
@@ -92,9 +88,7 @@ def preempt(session: Session) -> None:
     """Take for a group from groups of its own queue with a lower priority."""
     hopeless = Hopeless()
     for job in session.in_turn(_waiting(session)):
-        others = (
-            [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and _may_be_evicted(one)]
-        )
+        others = [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and may_be_evicted(one)]
         if others and not solve(session, job, others, lambda outcome: True):
             hopeless.add(job)
 
