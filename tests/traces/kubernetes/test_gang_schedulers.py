@@ -63,7 +63,10 @@ spec: {parentQueue: "", resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: 
 apiVersion: kai.scheduler/v1
 kind: SchedulingShard
 metadata: {name: default}
-spec: {kValue: 0.5, usageDBConfig: {usageParams: {halfLifePeriod: 10m, windowSize: 1w}}}
+spec:
+  kValue: 0.5
+  usageDBConfig: {usageParams: {halfLifePeriod: 10m, windowSize: 1w}}
+  args: {reclaimMinRuntime: 1m30s, maxNumberConsolidationPreemptees: 4}
 """
 
 
@@ -94,6 +97,11 @@ def test_kais_queues_and_settings_are_read(kai):
     found = read_scheduler(kai)
     assert isinstance(found, Kai)
     assert (found.k_value, found.half_life, found.window) == (0.5, 600.0, 604_800.0)
+
+
+def test_the_least_run_times_of_kai_and_whom_it_moves_are_read(kai):
+    found = read_scheduler(kai)
+    assert (found.reclaim_min_runtime, found.preempt_min_runtime, found.consolidation_preemptees) == (90.0, 0.0, 4)
     assert found.queues[0].quota(GPU) == Quota(2.0, 6.0, 3.0)
     assert found.queues[0].quota("memory") == Quota(4096e6, -1.0, 1.0)
     assert found.queues[1].quota(GPU) == Quota(0.0, -1.0, 0.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fleetlab.sim.gangs.tasks import Hopeless, Job
+from fleetlab.sim.kai.min_runtime import MinRuntime
 from fleetlab.sim.kai.reclaim_rules import can_reclaim, may_reclaim
 from fleetlab.sim.kai.session import Session, may_be_evicted
 from fleetlab.sim.kai.shares import GPU, RESOURCES
@@ -67,18 +68,21 @@ def _is_enough(session: Session, job: Job) -> bool:
 
 def reclaim(session: Session) -> None:
     """Take for groups within their queue's fair share from queues over theirs."""
-    hopeless = Hopeless()
+    hopeless, least = Hopeless(), MinRuntime(session.site)
     for job in session.in_turn(_waiting(session)):
         if job in hopeless:
             continue
         asked = {n: a for n, a in job.next_requests.items() if n in RESOURCES}
         if can_reclaim(session.queues, job.group.queue, asked, preemptible=job.group.preemptible):
             others = [one for one in session.jobs if one.group.queue != job.group.queue and may_be_evicted(one)]
-            if not others or not solve(session, job, others, partial(_allows, session, job)):
+            others = least.candidates(others, job.group.queue, session.now)
+            if not others or not solve(session, job, others, partial(_allows, session, least, job)):
                 hopeless.add(job)
 
 
-def _allows(session: Session, job: Job, outcome: Outcome) -> bool:
+def _allows(session: Session, least: MinRuntime, job: Job, outcome: Outcome) -> bool:
+    if not least.allows(outcome, job.group.queue, session.now):
+        return False
     losses = outcome.losses(moved_too=not session.site.consolidating_reclaim)
     rule = (job.group.preemptible, session.site.saturation_multiplier)
     return may_reclaim(outcome.states, job.group.queue, outcome.asked, losses, rule)
@@ -86,10 +90,12 @@ def _allows(session: Session, job: Job, outcome: Outcome) -> bool:
 
 def preempt(session: Session) -> None:
     """Take for a group from groups of its own queue with a lower priority."""
-    hopeless = Hopeless()
+    hopeless, least = Hopeless(), MinRuntime(session.site)
     for job in session.in_turn(_waiting(session)):
         others = [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and may_be_evicted(one)]
-        if others and not solve(session, job, others, lambda outcome: True):
+        others = least.candidates(others, job.group.queue, session.now)
+        allows = partial(least.allows, taker=job.group.queue, now=session.now)
+        if others and not solve(session, job, others, allows):
             hopeless.add(job)
 
 

@@ -15,6 +15,7 @@ from fleetlab.core.pod_groups import PodGroup
 from fleetlab.sim.gangs.board import Board
 from fleetlab.sim.gangs.loop import Loop, Placed, Timing
 from fleetlab.sim.kai.actions import cycle
+from fleetlab.sim.kai.min_runtime import MinRuntime
 from fleetlab.sim.kai.session import Session, is_over
 from fleetlab.sim.kai.shares import RESOURCES, line, parts_of, queue_states
 from fleetlab.sim.kai.usage import Usage
@@ -65,12 +66,15 @@ def loop_of(site: Site, seed: int) -> Loop:
         if site.kai.k_value:
             note(board, now)
             past = usage.at(now)
-        cycle(Session(site.kai, board, past, draw))
+        cycle(Session(site.kai, board, past, draw, now))
 
     def wake(board: Board, now: float) -> float:
-        """Shares change with usage, as long as some run and others wait."""
-        note(board, now)
-        runs = any(job.ready for job in board.jobs)
-        return now + RECHECK if runs and board.waiting() else math.inf
+        """While some run and others wait: shares change with usage, and groups have run for their least time."""
+        if site.kai.k_value:
+            note(board, now)
+        running = [job for job in board.jobs if job.ready] if board.waiting() else []
+        due = [job.started + least for job in running for least in longest if job.started + least > now]
+        return min([*due, *([now + RECHECK] if running and site.kai.k_value else [])], default=math.inf)
 
-    return Loop(site.nodes, site.timing, decide, wake if site.kai.k_value else None)
+    longest = MinRuntime(site.kai).longest
+    return Loop(site.nodes, site.timing, decide, wake if site.kai.k_value or longest else None)

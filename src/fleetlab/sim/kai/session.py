@@ -25,8 +25,9 @@ class Session:
         board: Board,
         usage: Mapping[str, Amounts] | None = None,
         draw: np.random.Generator | None = None,
+        now: float = 0.0,
     ) -> None:
-        self.site, self.board = site, board
+        self.site, self.board, self.now = site, board, now
         self.total = board.total
         self.queues = queue_states(site, board.sums(parts_of), self.total, usage or {})
         self.jobs = [job for job in board.jobs if job.group.queue in self.queues]

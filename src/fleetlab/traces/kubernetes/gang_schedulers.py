@@ -190,6 +190,8 @@ def kai_queue(item: Object) -> KaiQueue:
         100 if spec.get("priority") is None else whole(spec.get("priority"), "spec.priority"),
         {name: _quota(members(resources.get(short), short), unit) for name, (short, unit) in units.items()},
         created or 0.0,
+        _seconds(spec.get("preemptMinRuntime")),
+        _seconds(spec.get("reclaimMinRuntime")),
     )
 
 
@@ -221,6 +223,13 @@ def _kai_settings(objects: Iterable[Object]) -> dict[str, Any]:
         found["half_life"] = half
     if (window := _seconds(params.get("windowSize"))) is not None:
         found["window"] = window
+    args = members(spec.get("args"), "spec.args")
+    for key, name in (("preemptMinRuntime", "preempt_min_runtime"), ("reclaimMinRuntime", "reclaim_min_runtime")):
+        if (least := _seconds(args.get(key))) is not None:
+            found[name] = least
+    if args.get("maxNumberConsolidationPreemptees") is not None:
+        key = "maxNumberConsolidationPreemptees"
+        found["consolidation_preemptees"] = whole(args[key], f"spec.args.{key}")
     return found
 
 
