@@ -125,7 +125,7 @@ def test_a_file_of_several_documents_is_read(tmp_path):
     [
         ("kind: [", "not YAML"),
         (json.dumps(thing("ResourceFlavor", "h100")), "contains no ClusterQueue"),
-        (json.dumps({"items": [thing("ClusterQueue", "a", stopPolicy="No")]}), "queues.yaml, object 1: `stopPolicy`"),
+        (json.dumps({"items": [thing("ClusterQueue", "a", stopPolicy="No")]}), "queues.yaml, ClusterQueue a: `stopPolicy`"),
     ],
 )
 def test_a_bad_file_is_told_in_words(tmp_path, text, reason):

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fleetlab.core import TraceError
 from fleetlab.core.kai import GPU, Kai, KaiQueue, Quota
 from fleetlab.core.kubernetes import CPU
 from fleetlab.core.volcano import Plugin, Volcano, VolcanoQueue
-from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, moment, whole, words
+from fleetlab.traces.kubernetes.objects import (
+    MalformedObject,
+    Object,
+    elements,
+    members,
+    moment,
+    title,
+    whole,
+    words,
+)
 from fleetlab.traces.kubernetes.quantity import quantity
 
 HINT = "Queues of Volcano or KAI, as `kubectl get queues -o yaml` prints them"
+T = TypeVar("T")
 VOLCANO, KAI = "scheduling.volcano.sh", "scheduling.run.ai"
 MEGABYTE = 10**6
 RESOURCES = ("cpu", "memory", "gpu")  # that a queue of KAI has a part of
@@ -53,8 +63,17 @@ def gang_scheduler_of(objects: Iterable[Object]) -> Volcano | Kai | None:
         msg = f"queues of several schedulers: {', '.join(sorted(groups))}"
         raise MalformedObject(msg)
     if groups == {VOLCANO}:
-        return Volcano(tuple(volcano_queue(one) for one in queues), **_volcano_settings(listed))
-    return Kai(tuple(kai_queue(one) for one in queues), **_kai_settings(listed))
+        return Volcano(tuple(_each(queues, volcano_queue)), **_volcano_settings(listed))
+    return Kai(tuple(_each(queues, kai_queue)), **_kai_settings(listed))
+
+
+def _each(queues: Iterable[Object], read: Callable[[Object], T]) -> Iterator[T]:
+    for number, one in enumerate(queues, 1):
+        try:
+            yield read(one)
+        except MalformedObject as e:
+            msg = f"{title(one, number)}: {e}"
+            raise MalformedObject(msg) from None
 
 
 def _group(item: Object) -> str:
@@ -182,7 +201,7 @@ def kai_queue(item: Object) -> KaiQueue:
     created = moment(members(item.get("metadata"), "metadata").get("creationTimestamp"), "creationTimestamp")
     for name in resources:
         if name not in RESOURCES:
-            msg = f"`spec.resources` of Queue {_name(item)} has no {name}: {', '.join(RESOURCES)}"
+            msg = f"`spec.resources` has no {name}: {', '.join(RESOURCES)}"
             raise MalformedObject(msg)
     return KaiQueue(
         _name(item),

@@ -9,7 +9,7 @@ from pathlib import Path
 from fleetlab.core import TraceError
 from fleetlab.core.kueue import ClusterQueue, Kueue
 from fleetlab.traces.kubernetes.kueue import HINT, kueue_object
-from fleetlab.traces.kubernetes.objects import MalformedObject, Object, members
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, members, title
 from fleetlab.traces.kubernetes.scheduler_config import scheduler_of
 
 
@@ -25,7 +25,7 @@ def read_kueue(path: Path) -> Kueue:
         try:
             one = _record(members(item, path.name))
         except MalformedObject as e:
-            msg = f"{path.name}, object {number}: {e}"
+            msg = f"{path.name}, {title(item, number)}: {e}"
             raise TraceError(msg, hint=HINT) from None
         if one is not None:
             found.append(one)
