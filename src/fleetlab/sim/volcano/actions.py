@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task
+from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task, requests_of
 from fleetlab.sim.kubernetes.state import Bools
 from fleetlab.sim.volcano.orders import first_queue, sorted_jobs, sorted_queues, sorted_tasks, sorted_victims, turn
 from fleetlab.sim.volcano.session import Session
@@ -27,10 +27,16 @@ def cycle(session: Session) -> None:
 def enqueue(session: Session) -> None:
     """Admit groups, one of each queue in turn."""
     waiting = Turns(session, (job for job in session.jobs if not job.admitted))
+    by_age = session.site.plugin("sla") is not None
+    rejected: set[object] = set()  # what is promised only grows: who asks for the same is rejected too
     while name := waiting.queue():
         job = waiting.pop(name)
-        if job.group.min_resources is None or session.admits(job):
+        least = job.group.min_resources
+        kind = (name, *sorted((least or {}).items()))
+        if least is None or ((by_age or kind not in rejected) and session.admits(job)):
             session.admit(job)
+        else:
+            rejected.add(kind)
 
 
 def allocate(session: Session) -> None:
@@ -168,6 +174,8 @@ def _make_room(session: Session, task: Task, node: int, those: list[Task], *, qu
     """Evict on a node until a pod fits, and promise it the room; nothing is evicted where it would not be enough."""
     board = session.board
     if not board.fits_on(node, task, those):
+        return False
+    if queue_too and not session.is_allocatable(task, requests_of(those)):
         return False
     mark = board.mark()
     for one in sorted_victims(session, those, task):

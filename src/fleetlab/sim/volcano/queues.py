@@ -37,9 +37,10 @@ class QueueState:
         """The queue's name."""
         return self.queue.name
 
-    def allows(self, asked: Amounts, up_to: Amounts) -> bool:
-        """Return whether it stays within a bound, in what is asked for."""
-        return within(add(self.allocated, asked), up_to, wanted(asked))
+    def allows(self, asked: Amounts, up_to: Amounts, freed: Amounts | None = None) -> bool:
+        """Return whether it stays within a bound, in what is asked for, once some of what it holds is given back."""
+        held = minus(self.allocated, freed) if freed else self.allocated
+        return within(add(held, asked), up_to, wanted(asked))
 
     def admits(self, least: Amounts) -> bool:
         """Return whether a group that needs this much may be admitted under its limit."""

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from fleetlab.core.pod_groups import Amounts
 from fleetlab.core.volcano import Plugin, Volcano
 from fleetlab.sim.gangs.amounts import add, minus, within
 from fleetlab.sim.gangs.board import Board
@@ -68,21 +69,21 @@ class Session:
         state = self.queues[name]
         return any(p.name == "proportion" for p in self.at("overused")) and within(state.deserved, state.allocated)
 
-    def is_allocatable(self, task: Task) -> bool:
-        """Whether a pod's queue may take it: what it deserves with proportion, its limit with capacity."""
+    def is_allocatable(self, task: Task, freed: Amounts | None = None) -> bool:
+        """Whether a pod's queue may take it, in place of others: what it deserves with proportion, else its limit."""
         state = self.queues[task.job.group.queue]
         for plugin in self.at("allocatable"):
             if plugin.name == "proportion" and not (
-                state.queue.is_open and state.allows(task.requests, state.deserved)
+                state.queue.is_open and state.allows(task.requests, state.deserved, freed)
             ):
                 return False
-            if plugin.name == "capacity" and not (state.queue.is_open and self._below_limits(state, task)):
+            if plugin.name == "capacity" and not (state.queue.is_open and self._below_limits(state, task, freed)):
                 return False
         return True
 
-    def _below_limits(self, state: QueueState, task: Task) -> bool:
+    def _below_limits(self, state: QueueState, task: Task, freed: Amounts | None) -> bool:
         above = [self.queues[name] for name in (*state.ancestors, state.name)]
-        return state.is_leaf and all(one.allows(task.requests, one.limit) for one in above)
+        return state.is_leaf and all(one.allows(task.requests, one.limit, freed) for one in above)
 
     def may_reclaim(self, task: Task) -> bool:
         """Whether a pod's queue may take from others for it."""
