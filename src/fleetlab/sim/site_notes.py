@@ -68,6 +68,7 @@ def _promised(site: Kueue | Volcano | Kai) -> tuple[str, Sequence[float]]:
         tree = bool((plugin := site.plugin("capacity")) and plugin.hierarchy)
         top = [queue for queue in site.queues if not tree or queue.parent in ("", "root")]
         return "deserved", [queue.deserved.get(GPU, 0) for queue in top if queue.name != "root"]
-    groups = [group for one in (*site.cluster_queues.values(), *site.cohorts.values()) for group in one.groups]
+    groups = [group for queue in site.cluster_queues.values() for group in queue.groups]
+    groups += [group for cohort in site.cohorts.values() for group in cohort.groups]
     quotas = [quotas for group in groups for quotas in group.flavors.values()]
     return "nominalQuota", [one.nominal for some in quotas for name, one in some.items() if name.endswith("/gpu")]
