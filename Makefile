@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench pictures clean
+.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench docs pictures notebooks dist clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
@@ -56,12 +56,26 @@ browser:
 bench: .venv/.core
 	$(BIN)/python -m benchmarks
 
+# The documentation as a site, in build/site: a broken link or a name that is not there stops it. Opens from disk.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "built: build/site/index.html"
+
 # Those of the README and of the guides, from real runs in headless Chromium; takes minutes.
 pictures: .venv/.dev browser
 	$(BIN)/python -m docs.pictures
 
+# What the notebooks of docs/ show, from a real run of each.
+notebooks: .venv/.dev
+	$(BIN)/python -m docs.run_notebooks
+
+# The source distribution, and the wheel that is built from it alone; takes half a minute.
+dist: .venv/.dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
 clean:
-	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "fleetlab needs Python 3.11 or newer; this is %d.%d: make PYTHON=python3.11" % v[:2])'
@@ -75,4 +89,8 @@ clean:
 .venv/.dev: .venv/bin/python $(SOURCES)
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile --editable '.[dev]'
 	$(BIN)/python -m compileall -q -j 0 -x '$(UNUSED)' .venv/lib >/dev/null || true
+	touch $@ .venv/.core
+
+.venv/.docs: .venv/bin/python $(SOURCES)
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[docs]'
 	touch $@ .venv/.core

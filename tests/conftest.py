@@ -49,6 +49,7 @@ FIRST = [
     "sim/test_full.py",
     "sim/test_simulate.py",
     "web/test_browser.py",
+    "test_notebooks.py",
     "studies/sweep/test_kills.py",
     "bench/test_failures.py",
     "studies/test_compare.py",

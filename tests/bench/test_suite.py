@@ -71,6 +71,15 @@ def test_cells_without_time_are_skipped_and_said(tmp_path):
     assert finished_cells(tmp_path / "out") == set()
 
 
+def test_requests_are_the_same_in_every_cell_of_a_block_and_others_in_the_next(tmp_path):
+    cells = [cell for block in (0, 1) for cell in (alone("steady", block), pair("steady", "steady", block))]
+    drawn = plan(cells, steady={})
+    served = replace(drawn, tenants={"steady": replace(drawn.tenants["steady"], poisson=200.0)}, window=0.5)
+    _, told, _ = run(served, tmp_path / "out")
+    first, beside, second, beside_second = ([t["offered"] for t in cell["tenants"]] for cell in told)
+    assert first == beside[:1] != second == beside_second[:1]
+
+
 def test_a_plan_with_an_unknown_tenant_is_refused():
     with pytest.raises(BenchError, match="unknown tenant: ghost"):
         plan([alone("ghost")], steady={})

@@ -17,7 +17,7 @@ from fleetlab.commands.options import (
     trace_of,
     with_trace_notes,
 )
-from fleetlab.commands.words import examples
+from fleetlab.commands.words import examples, of_verb
 
 desk = App()
 
@@ -29,6 +29,7 @@ desk = App()
         "fleetlab forecast my-trace --target level --every 1h --horizon 24 --json",
     )
 )
+@of_verb("forecast/forecast.py")
 def forecast(
     trace: TraceName,
     *,
@@ -47,24 +48,10 @@ def forecast(
 
     Parameters
     ----------
-    target
-        requests: resources requested by instances created in each step; level: resources allocated at its end.
-    every
-        Length of a step: seconds, or a number followed by s, m, h or d.
-    horizon
-        Steps ahead.
-    by
-        Forecast each role, app or GPU type by itself: the six largest, and the others together.
     models
         Families and names separated by commas: all, simple (last, mean, drift, average, seasonal), classic (ses, holt,
         damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, stacked_lstm, gru, transformer,
         tcn), ensemble. The simple models are always included.
-    gap
-        Steps between the training data and the first forecast (default: the horizon).
-    folds
-        Walk-forward folds before the held-out end.
-    trials
-        Settings to try for each network before the first fold; 0 to use the default settings.
     """
     from fleetlab._screen import progress, show
 
@@ -92,6 +79,7 @@ def forecast(
         'fleetlab capacity my-trace --slo "mean wait < 5m" --pool V100M32 --growth 1.3 --seed 7',
     )
 )
+@of_verb("studies/capacity/search.py")
 def capacity(
     trace: TraceName,
     *,
@@ -103,20 +91,7 @@ def capacity(
     workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Find the smallest cluster that meets a goal such as `p90 wait < 600`, and the curve around it.
-
-    Parameters
-    ----------
-    slo
-        The goal: mean or a percentile (p50, p90, p95, p99, …) of wait, JCT, slowdown or bounded slowdown, `<`, and a
-        limit: seconds, 10m or 2h; a number for a slowdown.
-    pool
-        Scale this pool or GPU type, for the jobs that may run on it (default: all pools in proportion, for all jobs).
-    growth
-        Scale the number of jobs: user-days are resampled and added to the trace.
-    resamples
-        How many times to resample.
-    """
+    """Find the smallest cluster that meets a goal such as `p90 wait < 600`, and the curve around it."""
     from fleetlab._screen import progress, show
 
     with progress("runs") as bar:
@@ -134,6 +109,7 @@ def capacity(
         "fleetlab autoscale my-trace --cluster cpu-and-gpu.toml --wait 1m",
     )
 )
+@of_verb("studies/autoscale/autoscale.py")
 def autoscale(
     trace: TraceName,
     *,
@@ -156,15 +132,6 @@ def autoscale(
     wait
         The goal: the P95 wait that every way to scale must meet (default: 1m). Here and below: seconds, or a number
         followed by s, m, h or d.
-    risk
-        Instead of a goal: the probability that a step needs more nodes than a forecast has ready, such as 0.05. The
-        other ways must then meet the P95 wait that results.
-    every
-        Time between two decisions.
-    boot
-        Time that a node takes to start.
-    learn
-        How much of the beginning to learn from (default: a third of the log, at least 4d). The days after it count.
     models
         Forecasters and families separated by commas, as in `fleetlab forecast`; the best so far is used.
     """

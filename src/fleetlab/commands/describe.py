@@ -18,7 +18,7 @@ from fleetlab.commands.options import (
     trace_of,
     with_trace_notes,
 )
-from fleetlab.commands.words import examples, say_saved, talk
+from fleetlab.commands.words import examples, of_verb, say_saved, talk
 
 desk = App()
 CALIBRATED = ("waits", "policies", "start-up latency", "nodes", "limits of users", "what this log can tell")
@@ -31,6 +31,7 @@ CALIBRATED = ("waits", "policies", "start-up latency", "nodes", "limits of users
         "fleetlab describe builtin:100000 --against my-trace --json > described.json",
     )
 )
+@of_verb("describe/describe.py")
 def describe(
     trace: TraceName,
     *,
@@ -44,8 +45,6 @@ def describe(
 
     Parameters
     ----------
-    against
-        Another trace to compare with, figure by figure.
     only
         Sections to print in full, separated by commas: arrivals, runtimes, requests, machines, sharing, recurrence,
         parents, tags, services (default: the findings of all sections).
@@ -106,6 +105,7 @@ def diagnose(
         "fleetlab compare calibrated.toml --policies fifo,sjf/estimate=group",
     )
 )
+@of_verb("studies/calibrate/calibration.py")
 def calibrate(
     trace: TraceName,
     *,
@@ -118,8 +118,6 @@ def calibrate(
 
     Parameters
     ----------
-    fit
-        Share of the jobs, by submission, to fit on; the others judge.
     out
         Write the calibrated scenario to this TOML file, which every command takes in place of a trace.
     """

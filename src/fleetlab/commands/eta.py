@@ -6,7 +6,7 @@ from cyclopts import App, Parameter, validators
 
 import fleetlab
 from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of
-from fleetlab.commands.words import examples
+from fleetlab.commands.words import examples, of_verb
 
 desk = App()
 
@@ -21,6 +21,7 @@ desk = App()
         'fleetlab eta my-trace --request "2x8 H100, 30 min, user=ada" --at 2024-05-01T12:00 --json',
     )
 )
+@of_verb("studies/eta/eta.py")
 def eta(
     trace: TraceName,
     *,
@@ -38,26 +39,9 @@ def eta(
 
     Parameters
     ----------
-    job
-        The log's own id of a job, or its number in the trace; without one, all jobs that wait are answered.
-    request
-        Instead of a job of the log, one that is submitted now: "8 A100, 4 h", "2x8 H100", "0.5 T4, user=ada".
-    at
-        The instant: seconds from the first submission, such as 12h or 7d, or a date and time (default: the last
-        submission; if nothing waits then, the last moment at which something does; of a job that has started by then,
-        its submission).
-    replays
-        How often the queue is played, at most: fewer where it is long.
-    calibrate
-        Ask about so many earlier jobs that had to wait, with few replays each, and move quantiles as those turned out
-        to need. The asks are kept in the user's cache for the next question about this log. 0: quantiles as the
-        replays have them.
     judge
         Instead of an answer: ask about so many jobs of the log as they came, knowing nothing of later, and compare with
         when they started, beside simple answers. 0: do not.
-    starts
-        Whose starts are what happened before: those of the log, simulated ones, or auto: the log's where it has them
-        and load and nodes are as they were.
     """
     from fleetlab._screen import progress, show
     from fleetlab.studies.eta import judge as judge_eta

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 import fleetlab
 from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of
-from fleetlab.commands.words import examples, say_saved
+from fleetlab.commands.words import examples, of_verb, say_saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,7 @@ TABLES = {
         "fleetlab explain my-trace 4711 --json > story.json",
     )
 )
+@of_verb("studies/explain/explanation.py")
 def explain(
     trace: TraceName,
     job: str = "",
@@ -59,10 +60,6 @@ def explain(
     job
         The log's own id of the job, or its number (#12); user=NAME, group=NAME, app=NAME or queue=NAME lists the jobs
         that are meant, with their waits.
-    longest
-        List so many of the jobs, the longest waits first.
-    what_if
-        Simulate the job again with other requests: GPU type, size, partition, queue, time limit (default: yes).
     out
         Write a page (HTML) with the strip of its life as a figure.
     """

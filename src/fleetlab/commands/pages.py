@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 import fleetlab
 from fleetlab.commands.options import ClusterFile, Json, Seed, TraceName, trace_of
-from fleetlab.commands.words import examples
+from fleetlab.commands.words import examples, of_verb
 
 desk = App()
 
@@ -19,6 +19,7 @@ desk = App()
         "fleetlab report fifo.json sjf.json --title 'fifo or sjf?' --out compared.html --svg figures",
     )
 )
+@of_verb("report/report.py")
 def report(
     results: list[Path],
     *,
@@ -37,8 +38,6 @@ def report(
         The page: one HTML file that opens without a network.
     title
         Title of the page.
-    svg
-        A folder for the figures as SVG.
     """
     from fleetlab._screen import Rows, progress, show
     from fleetlab.core.files import may_create
@@ -107,6 +106,7 @@ def demo(
         "fleetlab web --allow-host lab.example",
     )
 )
+@of_verb("web/server.py")
 def web(
     *,
     traces: Path | None = None,
@@ -125,8 +125,6 @@ def web(
 
     Parameters
     ----------
-    traces
-        A folder of saved traces that can be chosen on the page.
     host
         Address to listen on; other than loopback it requires a token, which is printed once.
     port
@@ -134,14 +132,6 @@ def web(
     allow_host
         Another name that the page is reached by, such as that of a proxy before it; may be given many times. The page
         asks for a token then. Names of this machine, with any port, need none: `ssh -L 9000:127.0.0.1:8765` works.
-    workers
-        Processes that simulate.
-    upload_mib
-        Largest upload, in MiB.
-    limit
-        Time limit of one operation, in seconds.
-    open
-        Open the page in a browser.
     """
     fleetlab.web(
         traces=traces,

@@ -10,7 +10,7 @@ from cyclopts import App, Group, Parameter
 
 import fleetlab
 from fleetlab.commands.options import Json, Seed, cluster_of, split, trace_of
-from fleetlab.commands.words import examples, pairs
+from fleetlab.commands.words import examples, of_verb, pairs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,6 +81,7 @@ NO_FORECAST = ForecastOptions()
         "fleetlab plan my-trace --nodes nodes.toml --forecast --every 1h --horizon 24 --quantile 0.9",
     )
 )
+@of_verb("plan/plan.py")
 def plan(
     demand: DemandWords,
     *,
@@ -105,17 +106,12 @@ def plan(
     ----------
     nodes
         A TOML file of [[node]] entries (default: the nodes of the trace).
-    objective
-        What to minimize: nodes (in use), stranded (idle GPUs on nodes in use), cost (of nodes in use), balance (the
-        highest load of a node), moves (from the current placement).
     prices
         For `cost`: POOL=NUMBER, the price of a node of that pool; repeatable.
     current
         For `moves`: a CSV file of the current placement, as --out writes it: job and node, instance and gpus if known.
     at
         For a trace: place the jobs running at this time, in seconds or such as 90m, 3h, 2d (default: busiest).
-    seconds
-        Time limit of the search.
     out
         Write the placement to this CSV file; with --forecast, that of the upper quantile.
     forecast
@@ -146,6 +142,7 @@ def plan(
         "fleetlab defragment demand.toml --nodes nodes.toml --current placement.csv --free gpu --most 3",
     )
 )
+@of_verb("plan/defragment.py")
 def defragment(
     demand: DemandWords,
     *,
@@ -167,14 +164,6 @@ def defragment(
         A CSV file of the current placement, as `fleetlab plan --out` writes it.
     nodes
         A TOML file of [[node]] entries (default: the nodes of the trace).
-    free
-        What to free: node or gpu.
-    most
-        How many to free (default: as many as possible).
-    mib_per_second
-        Speed at which the memory of an instance is copied.
-    restart
-        Other seconds that a move takes.
     at
         For a trace: the jobs running at this time (default: busiest).
     out

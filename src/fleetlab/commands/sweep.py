@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, examples, listed, pairs, talk
+from fleetlab.commands.words import Json, examples, listed, of_verb, pairs, talk
 
 desk = App()
 
@@ -19,6 +19,7 @@ desk = App()
         "fleetlab sweep study.toml --engine ray --address 10.0.0.1:6379",
     )
 )
+@of_verb("studies/sweep/sweep.py")
 def sweep(
     study: Path,
     *,
@@ -36,14 +37,10 @@ def sweep(
     ----------
     study
         A TOML file of scenarios: one value or a list for each word, seeds, and [compare] (docs/sweep.md).
-    store
-        The folder of finished cells; several studies, and several sweeps at once, may share one.
     engine
         local: the cores of this machine; ray: a Ray cluster.
     address
         Address of the Ray cluster: HOST:PORT, or ray://HOST:PORT (default: start one on this machine).
-    workers
-        Cells simulated at once (default: one per core).
     """
     from fleetlab._screen import progress, show
 

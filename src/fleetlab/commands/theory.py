@@ -20,7 +20,7 @@ from fleetlab.commands.options import (
     trace_of,
     with_trace_notes,
 )
-from fleetlab.commands.words import examples
+from fleetlab.commands.words import examples, of_verb
 from fleetlab.core.words import MIN_COVERAGE, WORDS
 
 desk = App()
@@ -84,6 +84,7 @@ def model(
         "fleetlab validate --only schedules,means --json",
     )
 )
+@of_verb("studies/validate/validation.py")
 def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: Json = False) -> None:
     """Validate the simulator against exact theory, published results and real logs.
 
@@ -91,8 +92,6 @@ def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: 
 
     Parameters
     ----------
-    data
-        A folder of real traces, as docs/validate.md lists them (default: none; checks that need them are skipped).
     only
         Parts separated by commas: schedules, means, approximations, published, real, audit (default: all).
     """

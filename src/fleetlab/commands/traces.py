@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 import fleetlab
 from fleetlab.commands.options import ClusterFile, Json, Seed, TraceName, trace_of
-from fleetlab.commands.words import examples, pairs, say_saved
+from fleetlab.commands.words import examples, of_verb, pairs, say_saved
 
 desk = App()
 
@@ -21,6 +21,7 @@ desk = App()
         "fleetlab read csv jobs.csv --map submit=created --map gpu_milli=cards*1000 --map gpus_per_node=8 --out mine",
     )
 )
+@of_verb("traces/__init__.py")
 def read(
     format: str,
     path: Path,
@@ -37,17 +38,11 @@ def read(
     ----------
     format
         A format that `fleetlab traces` lists.
-    path
-        A file, or a folder with the format's files.
     out
         Folder to save the trace in; an existing trace is replaced.
     map
         For csv: COLUMN=EXPRESSION over the columns of the file; repeatable. Other columns are guessed from their names,
         and the notes say how. gpus_per_node=8 splits jobs of more GPUs into equal instances.
-    zone
-        Time zone of a log without time zones, such as Europe/Berlin.
-    since
-        When the log begins, as given to `sacct -S`, such as 2024-05-01: earlier submissions are clipped to it.
     """
     from fleetlab._screen import progress, show
     from fleetlab.core.trace import may_hold
@@ -126,6 +121,7 @@ def collect(
         "fleetlab synthesize pai2020 --jobs 100000 --seed 1 --out my-trace",
     )
 )
+@of_verb("traces/synthesize/synthesize.py")
 def synthesize(
     name: str = "pai2020",
     *,
@@ -142,12 +138,6 @@ def synthesize(
     ----------
     name
         What to imitate: pai2020.
-    jobs
-        Number of jobs (default: 100,000).
-    days
-        Days that the submissions span (default: as many as on the real cluster).
-    constrained
-        Share of the GPU jobs that may use one GPU type only, those on V100s first (default: 0.33).
     out
         Folder to save it in.
     """
@@ -168,6 +158,7 @@ def synthesize(
 
 
 @desk.command(help_epilogue=examples("fleetlab fetch pai2020 --into downloads/pai"))
+@of_verb("traces/public/fetch.py")
 def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False) -> None:
     """Download a public trace: resume partial downloads and verify published checksums.
 
@@ -175,10 +166,6 @@ def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False)
     ----------
     name
         A trace that `fleetlab traces` marks with fetch.
-    into
-        Folder for the files.
-    base
-        A mirror with the same files: https://mirror.example/pai.
     """
     from fleetlab._screen import progress, show
 

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 import fleetlab
 from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of, split
-from fleetlab.commands.words import examples, say_saved
+from fleetlab.commands.words import examples, of_verb, say_saved
 
 desk = App()
 
@@ -20,6 +20,7 @@ desk = App()
         "fleetlab tune builtin:20000 --days 0.25 --warm 0.05 --against fifo,sjf,smallest --json > tuned.json",
     )
 )
+@of_verb("studies/tune/tune.py")
 def tune(
     trace: TraceName,
     *,
@@ -44,18 +45,6 @@ def tune(
 
     Parameters
     ----------
-    trials
-        How many policies to try; the first are built-in ones.
-    train_weeks
-        Weeks to learn on, just before those held out (default: half of all).
-    held_out
-        Weeks at the end of the trace that are simulated once, for the verdict (default: the rest).
-    days
-        Length of a week: less for a trace of a few days.
-    warm
-        Days before each week that fill the cluster and do not count.
-    goal
-        Mean to minimize: wait, jct (job completion time) or bounded_slowdown.
     against
         Built-in orders to compare with, separated by commas (default: all).
     conf_range

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -14,9 +15,13 @@ import fleetlab
 from fleetlab.commands.options import Json, Seed
 from fleetlab.commands.options import split as listed
 
-__all__ = ["FLAT", "Json", "Seed", "examples", "listed", "open_desk", "pairs", "say_saved", "talk", "version"]
+__all__ = [
+    "FLAT", "Json", "Seed", "examples", "listed", "of_verb", "open_desk", "pairs", "parameters_of", "say_saved", "talk",
+    "version",
+]  # fmt: skip
 
 T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., None])
 HELP = 80  # columns
 FLAT = Parameter(name="*", negative=())  # the fields of a dataclass are options of the command
 
@@ -55,6 +60,43 @@ def _example(line: str) -> str:
             text, row = f"{text}{row} \\\n", "   "
         row += f" {part}"
     return text + row
+
+
+def of_verb(file: str) -> Callable[[Command], Command]:
+    """Describe options in the words of the verb, where the command's own docstring does not.
+
+    The verb's docstring is read from its file: to import it would take frames and compilers, which help needs not.
+    """
+
+    def fill(command: Command) -> Command:
+        text = (Path(fleetlab.__file__).parent / file).read_text("utf-8")
+        found = re.search(rf'^def {command.__name__}\(.*?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
+        own = inspect.cleandoc(command.__doc__ or "")
+        known, verb = parameters_of(own), parameters_of(inspect.cleandoc(found[1] if found else ""))
+        defaults = {name: p.default for name, p in inspect.signature(command).parameters.items()}
+        shared = {name: verb[name] for name in defaults if name in verb and name not in known}
+        lines = [f"{name}\n    {_without_default(text, defaults[name])}" for name, text in shared.items()]
+        head = [] if known else ["", "Parameters", "----------"]
+        command.__doc__ = "\n".join([own, *head, *lines])
+        return command
+
+    return fill
+
+
+def parameters_of(docstring: str) -> dict[str, str]:
+    r"""Return what a docstring says of each parameter.
+
+    >>> parameters_of("Add.\n\nParameters\n----------\na, b\n    A\n    number.\n\nReturns\n-------\nint\n")
+    {'a': 'A number.', 'b': 'A number.'}
+    """
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    entries = re.findall(r"^(\S.*)\n((?:[ ]+.*\n?|\n)+)", section[1] + "\n" if section else "", re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
+
+
+def _without_default(text: str, default: object) -> str:
+    """Leave out a default that help names by itself."""
+    return text if shown_default(default) is None else re.sub(r" \(default: [^(),;]*\)(?=\.$)", "", text)
 
 
 def shown_default(value: object) -> str | None:

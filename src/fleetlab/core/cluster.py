@@ -13,6 +13,7 @@ import polars as pl
 from fleetlab.core import columns as column_types
 from fleetlab.core import nodes, toml
 from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
+from fleetlab.core.cells import Framed, noun_cell
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import lookup
 
@@ -38,11 +39,23 @@ DEFAULTS: dict[str, pl.Expr] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """Nodes, checked once; `gpu_memory_mib` is that of each of a node's GPUs, the rest is of the whole node.
+class Cluster(Framed):
+    """Nodes, checked once; build them with `of`, `uniform` or `from_toml`.
 
-    A node may be in several `partitions`, and has `features` that jobs may ask for. Slurm takes nodes of a low
-    `weight` first.
+    Parameters
+    ----------
+    frame
+        One row a node. `gpu_memory_mib` is that of each of its GPUs, the other amounts are of the whole node. A node
+        may be in several `partitions`, and has `features` that jobs may ask for. Slurm takes nodes of a low `weight`
+        first.
+    source
+        Where they are from, for provenance.
+
+    Examples
+    --------
+    >>> Cluster.uniform(2, 8).with_nodes("GPU +1")
+    <Cluster 3 nodes, 24 GPUs, uniform, nodes GPU +1>
+
     """
 
     frame: pl.DataFrame
@@ -50,7 +63,31 @@ class Cluster:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, *, source: str) -> Cluster:
-        """Build one from a table with a unique `node` in each row; other columns take their defaults."""
+        """Build one from a table.
+
+        Parameters
+        ----------
+        frame
+            A unique `node` in each row; other columns of a cluster take their defaults where they are missing.
+        source
+            Where it is from, for provenance and errors.
+
+        Returns
+        -------
+        Cluster
+            The nodes, checked.
+
+        Raises
+        ------
+        WorkloadError
+            If a column is unknown, a name is missing or given twice, or an amount is negative.
+
+        Examples
+        --------
+        >>> Cluster.of(pl.DataFrame({"node": ["a", "b"], "gpu_type": "T4", "gpus": [2, 4]}), source="by hand")
+        <Cluster 2 nodes, 6 GPUs, by hand>
+
+        """
         if unknown := [c for c in frame.columns if c not in SCHEMA]:
             msg = f"{source}: no such column in a cluster: {unknown}"
             raise WorkloadError(msg, hint=f"there are {', '.join(SCHEMA)}")
@@ -74,10 +111,40 @@ class Cluster:
         memory_mib: int = 1_048_576,
         **amounts: int,
     ) -> Cluster:
-        """Make `nodes` nodes of one kind; `amounts` are other columns of a cluster, such as `disk_mib`.
+        """Make nodes of one kind.
 
+        Parameters
+        ----------
+        nodes
+            How many.
+        gpus
+            GPUs of each.
+        gpu_type
+            Their type (default: GPU).
+        gpu_memory_mib
+            Memory of each GPU, in MiB (default: 80 GiB).
+        cpu_milli
+            CPU of each node, in thousandths of a core (default: 128 cores).
+        memory_mib
+            Memory of each node, in MiB (default: 1 TiB).
+        **amounts
+            Other columns of a cluster, such as `disk_mib`.
+
+        Returns
+        -------
+        Cluster
+            Nodes named node-0, node-1 and so on.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no node, or an amount is negative.
+
+        Examples
+        --------
         >>> Cluster.uniform(2, 8)
         <Cluster 2 nodes, 16 GPUs, uniform>
+
         """
         row = {"gpu_type": gpu_type if gpus else None, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib if gpus else 0}
         row |= {"cpu_milli": cpu_milli, "memory_mib": memory_mib, **amounts}
@@ -85,10 +152,35 @@ class Cluster:
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Cluster:
-        """Read `[[node]]` entries, each with a `count` and the columns of a cluster.
+        r"""Read `[[node]]` entries, each with a `count` and the columns of a cluster.
 
         Nodes are named by the pool and GPU type of their entry, and numbered: gpu-A10-0. So a name stays when a count
         changes or another pool goes. `node` names them instead, numbered where there is a `count`.
+
+        Parameters
+        ----------
+        path
+            The TOML file.
+
+        Returns
+        -------
+        Cluster
+            The nodes of all entries.
+
+        Raises
+        ------
+        WorkloadError
+            If the file cannot be read, or an entry has an unknown key or an impossible value.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder, "nodes.toml")
+        ...     _ = file.write_text('[[node]]\ncount = 4\ngpu_type = "T4"\ngpus = 2\n')
+        ...     Cluster.from_toml(file)
+        <Cluster 4 nodes, 8 GPUs, nodes.toml>
+
         """
         path = Path(path)
         hint = "[[node]] on a line, then count = 40, gpus = 8 and so on"
@@ -107,6 +199,27 @@ class Cluster:
     def __repr__(self) -> str:
         return f"<Cluster {len(self):,} nodes, {self.gpus:,} GPUs, {self.source}>"
 
+    def _repr_html_(self) -> str:
+        return noun_cell(repr(self).strip("<>"), {"nodes": self.by_type()})
+
+    def by_type(self) -> pl.DataFrame:
+        """Return how many nodes there are of each GPU type, and what they have together.
+
+        Returns
+        -------
+        polars.DataFrame
+            `gpu_type`, `nodes`, `gpus`, `cpu_milli`, `memory_mib`; most GPUs first.
+
+        Examples
+        --------
+        >>> Cluster.uniform(2, 8, gpu_type="T4").by_type().select("gpu_type", "nodes", "gpus").rows()
+        [('T4', 2, 16)]
+
+        """
+        amounts = [pl.col(c).cast(pl.Int64).sum() for c in ("gpus", "cpu_milli", "memory_mib")]
+        counted = self.frame.group_by("gpu_type").agg(pl.len().alias("nodes"), *amounts)
+        return counted.sort("gpus", "gpu_type", descending=True)
+
     @property
     def gpus(self) -> int:
         """How many GPUs all nodes have together."""
@@ -115,12 +228,30 @@ class Cluster:
     # -- other sizes -------------------------------------------------------------------------------------------------
 
     def with_nodes(self, edits: str, count: int | None = None) -> Cluster:
-        """Add or remove nodes: `with_nodes("T4 +20, V100 -25%")`, or `with_nodes("T4", 400)` for so many of them.
+        """Add or remove nodes; the kinds of nodes of a pool change in proportion.
 
-        A name is that of a pool or a GPU type. Its kinds of nodes change in proportion.
+        Parameters
+        ----------
+        edits
+            By pool or GPU type: `"T4 +20, V100 -25%"`; or one name, with a `count`.
+        count
+            How many nodes of that name there are to be.
 
+        Returns
+        -------
+        Cluster
+            The other cluster; this one stays as it is.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no pool or GPU type by that name, or fewer nodes than are removed.
+
+        Examples
+        --------
         >>> Cluster.uniform(10, 8, gpu_type="T4").with_nodes("T4 +20%")
         <Cluster 12 nodes, 96 GPUs, uniform, nodes T4 +20%>
+
         """
         parsed = nodes.parse(edits if count is None else f"{edits} {count}")
         if not parsed:
@@ -129,10 +260,28 @@ class Cluster:
         return Cluster.of(nodes.edited(self.frame, parsed), source=source)
 
     def without(self, *names: str) -> Cluster:
-        """Remove nodes, pools or GPU types by name.
+        """Remove nodes, pools or GPU types.
 
+        Parameters
+        ----------
+        *names
+            The names of nodes, pools or GPU types.
+
+        Returns
+        -------
+        Cluster
+            The nodes that are left.
+
+        Raises
+        ------
+        WorkloadError
+            If there is nothing by that name.
+
+        Examples
+        --------
         >>> Cluster.uniform(10, 8).without("node-0", "node-9")
         <Cluster 8 nodes, 64 GPUs, uniform without node-0, node-9>
+
         """
         known = {c: set(self.frame[c].drop_nulls()) for c in ("node", "pool", "gpu_type")}
         for name in names:
@@ -141,10 +290,30 @@ class Cluster:
         return Cluster.of(kept, source=f"{self.source} without {', '.join(names)}")
 
     def scaled(self, factor: float | Fraction, pool: str | None = None) -> Cluster:
-        """Scale a pool or GPU type, or the whole cluster, by a factor, with at least one node of each kind.
+        """Scale a pool or GPU type, or the whole cluster, with at least one node of each kind.
 
+        Parameters
+        ----------
+        factor
+            What numbers of nodes are multiplied by.
+        pool
+            The pool or GPU type (default: all).
+
+        Returns
+        -------
+        Cluster
+            The other cluster; this one stays as it is.
+
+        Raises
+        ------
+        WorkloadError
+            If the factor is not above 0, or there is no such pool.
+
+        Examples
+        --------
         >>> Cluster.uniform(10, 8).scaled(1.5)
         <Cluster 15 nodes, 120 GPUs, uniform × 1.5>
+
         """
         if not 0 < factor < 1e6:
             msg = f"a cluster is scaled by a number above 0: {factor}"
@@ -154,12 +323,20 @@ class Cluster:
     def to_toml(self) -> str:
         """Return the cluster as `[[node]]` entries, one per kind; `from_toml` reads them, with its own node names.
 
+        Returns
+        -------
+        str
+            The text of a TOML file.
+
+        Examples
+        --------
         >>> print(Cluster.uniform(2, 8, gpu_type="T4", cpu_milli=8000, memory_mib=0, gpu_memory_mib=0).to_toml())
         [[node]]
         count = 2
         gpu_type = "T4"
         gpus = 8
         cpu_milli = 8000
+
         """
         kinds = [c for c in SCHEMA if c != "node"]
         counted = self.frame.group_by(kinds, maintain_order=True).agg(count=pl.len()).select("count", *kinds)

@@ -11,7 +11,25 @@ Each carries a `hint`: what to do next. The command line prints both and leaves 
 
 
 class FleetlabError(Exception):
-    """Something the user can mend; the message says where, what and which."""
+    """Something the user can mend; the message says where, what and which.
+
+    Parameters
+    ----------
+    message
+        What is wrong, with the value last.
+    hint
+        What to do next.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> try:
+    ...     fleetlab.simulate("builtin:200", order="sjff")
+    ... except fleetlab.FleetlabError as error:
+    ...     print(error)
+    no order by that name: `sjff`; did you mean sjf?
+
+    """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -19,16 +37,51 @@ class FleetlabError(Exception):
 
 
 class TraceError(FleetlabError):
-    """A file at the door is not what its reader expects."""
+    """A file that is read is not what its reader expects.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.Trace.load("nowhere")
+    Traceback (most recent call last):
+    fleetlab.core.errors.TraceError: no saved trace in: nowhere
+
+    """
 
 
 class WorkloadError(FleetlabError):
-    """Jobs or nodes that cannot be."""
+    """Jobs, nodes or settings that cannot be.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.Cluster.uniform(0, 8)
+    Traceback (most recent call last):
+    fleetlab.core.errors.WorkloadError: a cluster needs at least one node, not: 0
+
+    """
 
 
 class PolicyError(FleetlabError):
-    """A policy that does not compile, or is not a pure ranking."""
+    """A policy that is not known, does not compile, or is not a pure ranking.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.Policy(order="srpt", backfill="easy")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    fleetlab.core.errors.PolicyError: order srpt, which preempts, cannot be combined with backfill easy: ...
+
+    """
 
 
 class DeviceError(FleetlabError):
-    """The GPU bench cannot have the hardware it asks for."""
+    """A GPU, or what shares it, is not as the bench needs it.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> issubclass(fleetlab.DeviceError, fleetlab.FleetlabError)
+    True
+
+    """

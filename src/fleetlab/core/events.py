@@ -20,12 +20,22 @@ from fleetlab.core.names import lookup
 class Recovery:
     """Checkpoints: what a job keeps when it loses its nodes, and what that costs.
 
-    A running job writes a checkpoint after every `every` seconds of work, which takes `save` seconds; 0: none, and a
-    failed job starts over. A preempted job writes one more before it stops. Restarting from a checkpoint takes
-    `restart` seconds.
+    A preempted job writes one more checkpoint before it stops.
 
+    Parameters
+    ----------
+    every
+        A running job writes a checkpoint after so many seconds of work; 0: none, and a failed job starts over.
+    save
+        Seconds that writing one takes.
+    restart
+        Seconds that restarting from one takes.
+
+    Examples
+    --------
     >>> Recovery(every=600, save=10, restart=30)
     Recovery(every=600, save=10, restart=30)
+
     """
 
     every: float = 0.0
@@ -38,9 +48,22 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Random node failures: each node fails every `mtbf` seconds and is down for `mttr` seconds on average.
+    """Random node failures; both times are exponential and independent between nodes.
 
-    Both times are exponential and independent between nodes; of all nodes, or of one pool.
+    Parameters
+    ----------
+    mtbf
+        Mean time between failures of a node, in seconds.
+    mttr
+        Mean time that a node is down, in seconds.
+    pool
+        The pool whose nodes fail (default: all nodes).
+
+    Examples
+    --------
+    >>> Faults(mtbf=30 * 86_400, mttr=3600)
+    Faults(mtbf=2592000, mttr=3600, pool=None)
+
     """
 
     mtbf: float
@@ -53,7 +76,23 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Nodes are down from `begin` to `end`; jobs on them fail."""
+    """Nodes are down for a time; jobs on them fail.
+
+    Parameters
+    ----------
+    begin, end
+        From when to when, in seconds from the first submission.
+    nodes
+        The names of the nodes; or give a pool.
+    pool
+        The pool.
+
+    Examples
+    --------
+    >>> Outage(3600, 7200, pool="default")
+    Outage(begin=3600, end=7200, nodes=(), pool='default')
+
+    """
 
     begin: float
     end: float
@@ -66,7 +105,23 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Nodes accept no new jobs from `begin` to `end`; running jobs may finish."""
+    """Nodes accept no new jobs for a time; running jobs may finish.
+
+    Parameters
+    ----------
+    begin, end
+        From when to when, in seconds from the first submission.
+    nodes
+        The names of the nodes; or give a pool.
+    pool
+        The pool.
+
+    Examples
+    --------
+    >>> Drain(3600, 7200, nodes=["node-0"])
+    Drain(begin=3600, end=7200, nodes=['node-0'], pool=None)
+
+    """
 
     begin: float
     end: float
@@ -79,9 +134,24 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Spot nodes: each node of a pool is reclaimed every `every` seconds on average, and returns after `away` seconds.
+    """Spot nodes: each node of a pool is reclaimed from time to time, and comes back later.
 
-    Times between reclaims are exponential. With a `notice` at least as long as a checkpoint takes, jobs write one.
+    Parameters
+    ----------
+    pool
+        The pool.
+    every
+        Mean time between two reclaims of a node, in seconds; the times are exponential.
+    away
+        Seconds until it is back.
+    notice
+        Seconds between the notice and the reclaim: jobs write a checkpoint where that takes no longer.
+
+    Examples
+    --------
+    >>> Spot("default", every=86_400, away=600)
+    Spot(pool='default', every=86400, away=600, notice=0.0)
+
     """
 
     pool: str
@@ -97,9 +167,27 @@ class Spot:
 class Elastic:
     """Autoscaling: a pool that grows while jobs wait and shrinks when nodes are idle.
 
-    All but `least` of its nodes start switched off. Every `every` seconds while jobs wait that such a node could run,
-    as many nodes are booted as those jobs need; each is up after `boot` seconds. A node that has been idle for `idle`
-    seconds is switched off, while more than `least` are up and no job waits that it could run.
+    All but `least` of its nodes start switched off. While jobs wait that such a node could run, as many nodes are
+    booted as those jobs need.
+
+    Parameters
+    ----------
+    pool
+        The pool.
+    least
+        Nodes that always stay up.
+    boot
+        Seconds that a node needs to boot.
+    every
+        Seconds between two decisions.
+    idle
+        A node that has been idle for so many seconds is switched off, while no job waits that it could run.
+
+    Examples
+    --------
+    >>> Elastic("default", least=2)
+    Elastic(pool='default', least=2, boot=300.0, every=60.0, idle=600.0)
+
     """
 
     pool: str

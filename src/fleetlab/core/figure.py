@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 
 import polars as pl
 
+from fleetlab.core.cells import Framed, cell
+from fleetlab.core.durations import plural
 from fleetlab.core.errors import WorkloadError
 
 Kind = Literal["line", "step", "bar", "dots", "heat", "span"]
@@ -15,12 +17,38 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure: a long frame with `x`, `y`, and where there are several curves `series`.
+class Figure(Framed):
+    """One figure: a long table of points, and what its axes say; a notebook draws it.
 
-    `low` and `high`, where the frame has them, are the interval of `y`. A `heat` has `x`, `y` (both names) and `value`.
-    `x` may be numbers or names; names stay in the order in which they come. A `step` holds its value until the next.
-    A `span` has bars from `low` to `high` in the row of the name `x`; `y` is how long those of a row are in all.
+    Parameters
+    ----------
+    title
+        Its heading.
+    kind
+        line, step, bar, dots, heat or span. A `step` holds its value until the next.
+    frame
+        The points: `x`, `y`, and where there are several curves `series`. `low` and `high`, where it has them, are the
+        interval of `y`. A `heat` has `x`, `y` (both names) and `value`. A `span` has bars from `low` to `high` in the
+        row of the name `x`; `y` is how long those of a row are in all. `x` may be numbers or names; names stay in the
+        order in which they come.
+    x, y
+        What the axes show, with their units.
+    alt
+        What it shows, in a sentence, for one who cannot see it.
+    log_x, log_y
+        Whether an axis is logarithmic.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such kind, or a column is missing.
+
+    Examples
+    --------
+    >>> points = pl.DataFrame({"x": [1, 2, 3], "y": [1, 4, 9]})
+    >>> Figure("squares", "line", points, "x", "x²", "A curve that rises ever faster.").to_polars().height
+    3
+
     """
 
     title: str
@@ -38,13 +66,49 @@ class Figure:
             msg = f"not a figure: {self.title}: {self.kind} of {self.frame.columns}"
             raise WorkloadError(msg, hint=f"kinds are {', '.join(KINDS)}; columns x, y, series, low, high, or value")
 
+    def __repr__(self) -> str:
+        return f"<Figure {self.title}: {self.kind} of {plural(self.frame.height, 'point')}>"
+
+    def _repr_html_(self) -> str:
+        return cell(self)
+
     def to_json(self) -> dict[str, Any]:
-        """As plain values; undone by `from_json`."""
+        """Return plain values; undone by `from_json`.
+
+        Returns
+        -------
+        dict
+            The fields, and the columns of the table by name.
+
+        Examples
+        --------
+        >>> Figure("one", "bar", pl.DataFrame({"x": ["a"], "y": [1]}), "", "", "One bar.").to_json()["columns"]
+        {'x': ['a'], 'y': [1]}
+
+        """
         told = {name: getattr(self, name) for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
         return told | {"columns": {name: self.frame[name].to_list() for name in self.frame.columns}}
 
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Figure:
-        """What `to_json` wrote."""
+        """Return what `to_json` wrote.
+
+        Parameters
+        ----------
+        about
+            The plain values.
+
+        Returns
+        -------
+        Figure
+            The figure.
+
+        Examples
+        --------
+        >>> bar = Figure("one", "bar", pl.DataFrame({"x": ["a"], "y": [1]}), "", "", "One bar.")
+        >>> Figure.from_json(bar.to_json()).title
+        'one'
+
+        """
         values = {name: about[name] for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
         return cls(frame=pl.DataFrame(about["columns"], strict=False), **values)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
+from fleetlab.core.cells import noun_cell, words_table
 from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
@@ -20,10 +21,54 @@ RULES = ("order", "backfill")  # every policy is named after these
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Policy:
-    """How a cluster schedules; every field has the default of its word.
+    """How a cluster schedules: its queue order, backfill, placement, and what else a scheduler decides by.
 
+    Parameters
+    ----------
+    order
+        The queue order: a name, MODULE:NAME, or a function of your own.
+    scheduler
+        A scheduler with its own order, backfill and placement; site: the trace's.
+    backfill
+        What happens behind a job that does not fit.
+    placement
+        Which node an instance is placed on: a name, MODULE:NAME, or a function of your own.
+    estimate
+        What is believed of runtimes: a name, or a column of seconds.
+    sharing
+        How fractional requests share a GPU.
+    preemption
+        Whether running jobs are preempted for jobs ahead of them.
+    quota
+        GPUs that each user may hold, or those that some may.
+    queues
+        Quotas of queues, or whose rules those of the trace follow; site: its own.
+    recovery
+        What checkpoints keep, and cost.
+    speed
+        How jobs on one GPU slow each other down: a name, a file, or a profile.
+    speed_classes
+        Class of a profile by app, user, group or queue of a job.
+    cycle
+        Seconds between two looks of the scheduler; 0: it looks at every event.
+    weights
+        Numbers that a policy of your own reads as `s.weights`.
+
+    Raises
+    ------
+    PolicyError
+        If a name is not known, or two words cannot be combined.
+
+    Notes
+    -----
+    Each is a word, with the values and the default that `fleetlab simulate --help` lists and
+    `fleetlab.core.words.WORDS[name].help` returns.
+
+    Examples
+    --------
     >>> Policy(order="sjf", backfill="easy")
     <Policy sjf/easy>
+
     """
 
     order: Any = "fifo"  # a name, MODULE:NAME, or a function
@@ -58,7 +103,31 @@ class Policy:
 
     @classmethod
     def of(cls, policy: Policy | str, **words: Any) -> Policy:  # noqa: ANN401
-        """Take a policy, or ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING, and change some of its words."""
+        """Take a policy, or its shorthand, and change some of its words.
+
+        Parameters
+        ----------
+        policy
+            A policy, or ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING, of which the last may be left out.
+        **words
+            The words to change.
+
+        Returns
+        -------
+        Policy
+            The policy.
+
+        Raises
+        ------
+        PolicyError
+            If the shorthand or a value is not understood.
+
+        Examples
+        --------
+        >>> Policy.of("sjf/easy", estimate="group")
+        <Policy sjf/easy, estimate group>
+
+        """
         if isinstance(policy, str):
             words_of_text = shorthand(policy)
             check(words_of_text, POLICY)
@@ -71,12 +140,46 @@ class Policy:
         return self.preemption or (self.order in ORDERS and ORDERS[self.order].preemptive)
 
     def replace(self, **words: Any) -> Policy:  # noqa: ANN401
-        """Return the policy with other values for some words."""
+        """Return the policy with other values for some words.
+
+        Parameters
+        ----------
+        **words
+            The words to change.
+
+        Returns
+        -------
+        Policy
+            The other policy; this one stays as it is.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such word.
+
+        Examples
+        --------
+        >>> Policy().replace(order="sjf")
+        <Policy sjf/greedy>
+
+        """
         check(words, POLICY)
         return replace(self, **words) if words else self
 
     def words(self) -> dict[str, Any]:
-        """Return the words that differ from their defaults, as plain values."""
+        """Return the words that differ from their defaults.
+
+        Returns
+        -------
+        dict
+            Plain values by word.
+
+        Examples
+        --------
+        >>> Policy(order="sjf").words()
+        {'order': 'sjf'}
+
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: plain(v) for name in POLICY if not _is_default(v := values[name], WORDS[name].default)}
 
@@ -84,6 +187,14 @@ class Policy:
     def title(self) -> str:
         """Its order and backfill, and what else differs from the defaults."""
         return title(self.words())
+
+    def _repr_html_(self) -> str:
+        values = {name: getattr(self, name) for name in POLICY}  # of which one may be a column: compared with nothing
+        words = {
+            name: None if v is None or (isinstance(v, tuple) and not v) else text(plain(v))
+            for name, v in values.items()
+        }
+        return noun_cell(f"Policy {self.title}", {"words": words_table(words)})
 
     def __repr__(self) -> str:
         return f"<Policy {self.title}>"

@@ -26,8 +26,35 @@ class Prices:
     A rented cluster pays by the GPU-hour with energy included, so `per_kwh` is 0; give both for one you own. By default
     a GPU-hour costs 1: the cost is then the number of GPU-hours of nodes that are up.
 
+    Parameters
+    ----------
+    gpu_busy_watt
+        Power of an allocated GPU by GPU type, in watts (default: the board power in its data sheet).
+    other_busy_watt
+        That of a type that is not named there.
+    idle_share
+        Share of that power that an unallocated GPU draws.
+    node_watt
+        Power of a node without its GPUs and allocated cores.
+    core_watt
+        Power of an allocated core.
+    pue
+        What the site draws for each watt of the racks.
+    per_gpu_hour
+        Cost of an hour of a GPU that is up, of any type or by type.
+    per_kwh
+        Cost of energy.
+
+    Raises
+    ------
+    WorkloadError
+        If a number is negative or not finite.
+
+    Examples
+    --------
     >>> Prices(per_gpu_hour={"T4": 0.35}).gpu_hour("T4")
     0.35
+
     """
 
     gpu_busy_watt: Mapping[str, float] = field(default_factory=lambda: BOARD_WATT)  # by GPU type
@@ -53,11 +80,50 @@ class Prices:
         return "GPU-h" if self.per_gpu_hour == 1.0 and not self.per_kwh else "(currency of the prices)"
 
     def busy(self, gpu_type: str) -> float:
-        """Watts of an allocated GPU."""
+        """Return the power of an allocated GPU.
+
+        Parameters
+        ----------
+        gpu_type
+            Its type.
+
+        Returns
+        -------
+        float
+            Watts.
+
+        Examples
+        --------
+        >>> Prices().busy("T4")
+        70
+
+        """
         return self.gpu_busy_watt.get(gpu_type, self.other_busy_watt)
 
     def gpu_hour(self, gpu_type: str) -> float:
-        """Cost of an hour of a GPU that is up, allocated or not."""
+        """Return the cost of an hour of a GPU that is up, allocated or not.
+
+        Parameters
+        ----------
+        gpu_type
+            Its type.
+
+        Returns
+        -------
+        float
+            In the currency of the prices.
+
+        Raises
+        ------
+        WorkloadError
+            If prices are by type, and not of this one.
+
+        Examples
+        --------
+        >>> Prices(per_gpu_hour=2.5).gpu_hour("H100")
+        2.5
+
+        """
         if not isinstance(self.per_gpu_hour, Mapping):
             return self.per_gpu_hour
         if gpu_type not in self.per_gpu_hour:
@@ -67,12 +133,60 @@ class Prices:
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Prices:
-        """Read the fields of `Prices` from a TOML file; those that are left out keep their defaults."""
+        r"""Read the fields of `Prices` from a TOML file; those that are left out keep their defaults.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Prices
+            The prices.
+
+        Raises
+        ------
+        WorkloadError
+            If the file cannot be read, or has an unknown key.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder, "prices.toml")
+        ...     _ = file.write_text("per_gpu_hour = 2.5\n")
+        ...     Prices.from_toml(file).per_gpu_hour
+        2.5
+
+        """
         return cls.of(toml.load(Path(path), "the prices file", HINT))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Prices:
-        """Build prices from plain values."""
+        """Build prices from plain values.
+
+        Parameters
+        ----------
+        values
+            Fields by name.
+
+        Returns
+        -------
+        Prices
+            The prices.
+
+        Raises
+        ------
+        WorkloadError
+            If a name is unknown, or a value is not a number.
+
+        Examples
+        --------
+        >>> Prices.of({"pue": 1.2}).pue
+        1.2
+
+        """
         for name, value in values.items():
             lookup("price", name, (f.name for f in fields(cls)), error=WorkloadError)
             by_type = name in ("gpu_busy_watt", "per_gpu_hour") and isinstance(value, Mapping)
@@ -82,10 +196,18 @@ class Prices:
         return cls(**values)
 
     def to_values(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as plain values.
+        """Return the fields that differ from their defaults.
 
+        Returns
+        -------
+        dict
+            Plain values by name; `of` reads them.
+
+        Examples
+        --------
         >>> Prices(pue=1.2).to_values()
         {'pue': 1.2}
+
         """
         usual, names = Prices(), [f.name for f in fields(self)]
         values = {n: v for n in names if (v := getattr(self, n)) != getattr(usual, n)}

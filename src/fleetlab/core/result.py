@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.metadata import version
@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from fleetlab.core.cells import as_pandas, cell
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import minus, number_text, readable_unit
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.figure import Figure
+from fleetlab.core.names import lookup
 from fleetlab.core.timeline_figure import TimelineFigure
 
+if TYPE_CHECKING:
+    import pandas
+
+SUMMARY = "summary"  # the estimates, as a table
 INFINITE = ("inf", "-inf")  # JSON has no number for it
 ROUNDING = 1e-12  # of a number: what differs by less is the same
 EMPTY: Mapping[str, Any] = {
@@ -27,7 +33,27 @@ EMPTY: Mapping[str, Any] = {
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval; an exact count has `low == value == high`."""
+    """A number with its 95 % interval; an exact count has `low == value == high`.
+
+    Attributes
+    ----------
+    metric
+        What it is.
+    value
+        The number.
+    low
+        The lower limit of its interval; NaN where there is none.
+    high
+        The upper limit.
+    unit
+        Its unit: durations are in `s`, whatever they are shown in.
+
+    Examples
+    --------
+    >>> Estimate("mean wait", 90.0, 80.0, 100.0, "s").value
+    90.0
+
+    """
 
     metric: str
     value: float
@@ -39,17 +65,54 @@ class Estimate(NamedTuple):
     def exact(cls, metric: str, value: float, unit: str = "") -> Estimate:
         """Build one for a number that was counted, not estimated.
 
+        Parameters
+        ----------
+        metric
+            What it is.
+        value
+            The number.
+        unit
+            Its unit (default: none).
+
+        Returns
+        -------
+        Estimate
+            The number as its own interval.
+
+        Examples
+        --------
         >>> Estimate.exact("jobs", 3)
         Estimate(metric='jobs', value=3, low=3, high=3, unit='')
+
         """
         return cls(metric, value, value, value, unit)
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Estimate:
-        """Build one from what `Result.to_json` wrote: null is NaN."""
+        """Build one from what `Result.to_json` wrote.
+
+        Parameters
+        ----------
+        row
+            The fields by name; null is NaN, and "inf" is infinite.
+
+        Returns
+        -------
+        Estimate
+            The number.
+
+        Examples
+        --------
+        >>> Estimate.from_json({"metric": "wait", "value": 1.0, "low": 0.0, "high": "inf", "unit": "s"}).high
+        inf
+
+        """
         numbers = (_number(row[key]) for key in ("value", "low", "high"))
         value, low, high = (math.nan if number is None else number for number in numbers)
         return cls(str(row["metric"]), value, low, high, str(row["unit"]))
+
+    def _repr_html_(self) -> str:
+        return cell(self)
 
 
 def say(e: Estimate) -> str:
@@ -105,7 +168,27 @@ def _version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a result came to be: enough to run it again."""
+    """How a result came to be: enough to run it again.
+
+    Parameters
+    ----------
+    verb
+        What was called.
+    source
+        What it was called with: the source of the jobs.
+    settings
+        The words and options that decided it.
+    seed
+        The random seed, where there is one.
+    version
+        The version of fleetlab (default: this one).
+
+    Examples
+    --------
+    >>> Provenance("simulate", "mine", {"order": "sjf"}, seed=1).settings["order"]
+    'sjf'
+
+    """
 
     verb: str
     source: str
@@ -114,20 +197,57 @@ class Provenance:
     version: str = field(default_factory=_version)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, ready for `json.dumps`."""
+        """Return plain values, ready for `json.dumps`.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+
+        Examples
+        --------
+        >>> Provenance("simulate", "mine", version="0.1").to_json()["verb"]
+        'simulate'
+
+        """
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"settings": dict(self.settings)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Provenance:
-        """Undo `to_json`."""
+        """Undo `to_json`.
+
+        Parameters
+        ----------
+        values
+            The fields by name.
+
+        Returns
+        -------
+        Provenance
+            The same as was written.
+
+        Examples
+        --------
+        >>> Provenance.from_json(Provenance("simulate", "mine").to_json()).source
+        'mine'
+
+        """
         return cls(**values)
 
 
 class Result:
     """What a verb returns; `report`, the page and the command line know nothing else of it.
 
-    A verb has the fields that it needs, or computes them. One whose tables or figures are made on demand overrides
-    `summary`, `tables` or `figures`.
+    At the end of a notebook's cell it is shown as findings, numbers, figures and tables. A verb has the fields that it
+    needs, or computes them. One whose tables or figures are made on demand overrides `summary`, `tables` or `figures`.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> result = fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8)
+    >>> isinstance(result, fleetlab.Result), result.provenance.verb
+    (True, 'solve')
+
     """
 
     if TYPE_CHECKING:  # fields or properties of the verb's own class
@@ -173,24 +293,166 @@ class Result:
         first = self.findings[0] if self.findings else "; ".join(say(e) for e in self.summary()[:2])
         return f"<{type(self).__name__}: {first}>"
 
+    def _repr_html_(self) -> str:
+        return cell(self)
+
     def summary(self) -> list[Estimate]:
-        """Return the few numbers to show first."""
+        """Return the few numbers to show first.
+
+        Returns
+        -------
+        list of Estimate
+            Numbers with their 95 % intervals.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8).summary()[0].metric
+        'utilization'
+
+        """
         return list(self.estimates)
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Return the tables by name."""
+        """Return the tables by name.
+
+        Returns
+        -------
+        dict of polars.DataFrame
+            Plain numbers: durations are seconds.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> list(fleetlab.Speed.default().tables())
+        ['speeds']
+
+        """
         return dict(self.frames)
 
     def figures(self) -> dict[str, Figure]:
-        """Return the figures by name."""
+        """Return the figures by name.
+
+        Returns
+        -------
+        dict of Figure
+            At the end of a notebook's cell, each draws itself.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> list(fleetlab.simulate("builtin:200", load=20).figures())[0]
+        'waits'
+
+        """
         return dict(self.charts)
 
+    def _whole_tables(self) -> Mapping[str, Callable[[], pl.DataFrame]]:
+        """Return tables too long to be among those of a report, such as one row a job, the main one first."""
+        return {}
+
+    def to_polars(self, table: str | None = None) -> pl.DataFrame:
+        """Return one table.
+
+        Parameters
+        ----------
+        table
+            One of `tables()`; of a trace also jobs, nodes, placements and the like, of a simulation jobs, ledger and
+            holders (default: jobs where there are any, else the first table).
+
+        Returns
+        -------
+        polars.DataFrame
+            Plain numbers: durations are seconds, whatever a report shows them in.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such table: the hint names those that there are.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8).to_polars("summary")["metric"][0]
+        'utilization'
+
+        """
+        whole, short = self._whole_tables(), self.tables()
+        names = list(dict.fromkeys([*whole, *short, SUMMARY]))
+        name = lookup("table", names[0] if table is None else table, names, error=WorkloadError)
+        if name in whole:
+            return whole[name]()
+        if name in short:
+            return short[name]
+        columns = zip(*self.summary(), strict=True) if self.summary() else ((),) * len(Estimate._fields)
+        return pl.DataFrame(dict(zip(Estimate._fields, columns, strict=True)), strict=False)
+
+    def to_pandas(self, table: str | None = None) -> pandas.DataFrame:
+        """Return one table for pandas.
+
+        Parameters
+        ----------
+        table
+            As `to_polars` takes it.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A copy of what `to_polars` returns.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such table.
+        FleetlabError
+            If pandas or pyarrow is not installed: the extra `pandas` brings both.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.synthesize(jobs=200).to_pandas("nodes").columns[0]
+        'node'
+
+        """
+        return as_pandas(self.to_polars(table))
+
     def cluster_timeline(self, most: int) -> TimelineFigure | None:
-        """Return the whole cluster over time, with tiles of at most so many bytes, if this result has one."""
+        """Return the whole cluster over time, if this result has one.
+
+        Parameters
+        ----------
+        most
+            Bytes that its tiles may have together.
+
+        Returns
+        -------
+        TimelineFigure or None
+            What `report` draws as a timeline.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.Speed.default().cluster_timeline(10_000) is None
+        True
+
+        """
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values: what is not a number is null, and an infinite one "inf" or "-inf"."""
+        """Return plain values: what is not a number is null, and an infinite one "inf" or "-inf".
+
+        Returns
+        -------
+        dict
+            Provenance, coverage, findings, summary, tables, notes and figures; `SavedResult.from_json` reads it.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.Speed.default().to_json()["provenance"]["verb"]
+        'bench profile'
+
+        """
         values = {
             "provenance": self.provenance.to_json(),
             "coverage": None if self.coverage is None else self.coverage.to_json(),
@@ -217,11 +479,58 @@ class FieldsResult(Result):
 
 
 class SavedResult(FieldsResult):
-    """A result read back from its JSON."""
+    """A result read back from its JSON; `load` and `from_json` make one.
+
+    Parameters
+    ----------
+    provenance
+        How it came to be.
+    findings
+        Sentences, the most important first.
+    estimates
+        The few numbers to show first.
+    frames
+        Tables by name.
+    charts
+        Figures by name.
+    notes
+        What to know when reading it.
+    coverage
+        Of which jobs and GPU-hours of a log it speaks.
+
+    Examples
+    --------
+    >>> SavedResult(Provenance("compare", "mine"), findings=("Nothing changes.",))
+    <SavedResult: Nothing changes.>
+
+    """
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SavedResult:
-        """Undo `to_json`."""
+        """Undo `to_json`.
+
+        Parameters
+        ----------
+        values
+            What `Result.to_json` returned.
+
+        Returns
+        -------
+        SavedResult
+            The same findings, numbers, tables and figures.
+
+        Raises
+        ------
+        WorkloadError
+            If another version of fleetlab wrote it in another form.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> SavedResult.from_json(fleetlab.Speed.default().to_json()).provenance.verb
+        'bench profile'
+
+        """
         if "findings" not in values and "version" in values["provenance"]:
             msg = f"saved by fleetlab {values['provenance']['version']}, whose results have another form"
             raise WorkloadError(msg, hint="run the command again: its provenance says how")
@@ -237,7 +546,30 @@ class SavedResult(FieldsResult):
 
     @classmethod
     def load(cls, path: Path | str) -> SavedResult:
-        """Read what a command printed with `--json`."""
+        """Read what a command printed with `--json`.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        SavedResult
+            The result.
+
+        Raises
+        ------
+        WorkloadError
+            If the file cannot be read, or is not a saved result.
+
+        Examples
+        --------
+        >>> SavedResult.load("nowhere.json")
+        Traceback (most recent call last):
+        fleetlab.core.errors.WorkloadError: not a saved result: nowhere.json: No such file or directory
+
+        """
         wrong = (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError)
         try:
             return cls.from_json(json.loads(Path(path).read_text("utf-8")))

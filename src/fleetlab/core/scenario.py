@@ -19,9 +19,11 @@ from urllib.parse import urlencode
 from fleetlab.core import events, toml
 from fleetlab.core.addresses import beside, query_words
 from fleetlab.core.catalog import ESTIMATES, SPEEDS
+from fleetlab.core.cells import noun_cell, words_table
 from fleetlab.core.data import Data, digest
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
+from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
@@ -70,9 +72,46 @@ ALWAYS = ("order", "backfill", "placement", "estimate", "sharing")  # in `words`
 class Scenario:
     """A workload on a cluster under a policy; build one with `Scenario.of`.
 
+    Parameters
+    ----------
+    data
+        The jobs and nodes.
+    policy
+        How they are scheduled.
+    nodes
+        Nodes to add or remove: "T4 +20".
+    load
+        Arrival rate relative to the trace.
+    latency
+        Seconds that a job holds its GPUs before it runs; or by class several that are equally likely.
+    events
+        What happens to nodes: faults, outages, drains, spot reclaims, autoscaling.
+    prices
+        Power and cost.
+    seed
+        Random seed.
+    until
+        When the simulation stops, in seconds; None: after all jobs.
+    window
+        The jobs that are measured, by submission: "2d..5d".
+    warm_up
+        What runs before them.
+    censored
+        How long jobs of unknown runtime run.
+    min_coverage
+        The share of the GPU-hours without which there is no answer.
+
+    Notes
+    -----
+    Each is a word, with the values and the default that `fleetlab simulate --help` lists and
+    `fleetlab.core.words.WORDS[name].help` returns.
+
+    Examples
+    --------
     >>> base = Scenario.of("builtin:2000", backfill="easy")
     >>> base.vary(order=["fifo", "sjf"], load=[1.0, 1.2])[-1]
     <Scenario builtin:2000: sjf/easy, load 1.2>
+
     """
 
     data: Data
@@ -100,8 +139,25 @@ class Scenario:
             file of one.
         cluster
             A `Cluster` or a TOML file in place of the cluster of the trace.
-        words
-            The other words, as `fleetlab.core.words.WORDS` lists them: order, backfill, load, …
+        **words
+            The other words, as `fleetlab simulate --help` lists them: order, backfill, load and so on.
+
+        Returns
+        -------
+        Scenario
+            Its trace is opened when it is needed.
+
+        Raises
+        ------
+        WorkloadError
+            If the source is none of these, or a word is unknown.
+        PolicyError
+            If the value of a word of a policy is not understood.
+
+        Examples
+        --------
+        >>> Scenario.of("builtin:2000", order="sjf", load=1.2)
+        <Scenario builtin:2000: sjf/greedy, load 1.2>
 
         """
         given: dict[str, Any] = dict(words)
@@ -117,7 +173,29 @@ class Scenario:
         return cls(Data(str(source) if isinstance(source, Path) else source)).replace(**given)
 
     def replace(self, **words: Any) -> Scenario:  # noqa: ANN401
-        """Return the scenario with other values for some words, its policy's too; or with another `policy`."""
+        """Return the scenario with other values for some words, its policy's too; or with another `policy`.
+
+        Parameters
+        ----------
+        **words
+            The words to change.
+
+        Returns
+        -------
+        Scenario
+            The other scenario, of the same data; this one stays as it is.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such word, or its value is not understood.
+
+        Examples
+        --------
+        >>> Scenario.of("builtin:2000").replace(order="sjf")
+        <Scenario builtin:2000: sjf/greedy>
+
+        """
         check(words, (*WORDS, "policy"))
         if isinstance(words.get("events"), str | Path) and not str(words["events"]).lstrip().startswith("["):
             words["events"], recovery = events.from_toml(words["events"])  # the file may have checkpoints too
@@ -135,12 +213,49 @@ class Scenario:
         return made
 
     def vary(self, **axes: Iterable[Any]) -> tuple[Scenario, ...]:
-        """Return every combination of the values of some words; the first has the first values."""
+        """Return every combination of the values of some words; the first has the first values.
+
+        Parameters
+        ----------
+        **axes
+            A list of values for each word.
+
+        Returns
+        -------
+        tuple of Scenario
+            Scenarios of the same data, ready for `compare` and `sweep`.
+
+        Examples
+        --------
+        >>> [scenario.title for scenario in Scenario.of("builtin:2000").vary(order=["fifo", "sjf"])]
+        ['fifo/greedy', 'sjf/greedy']
+
+        """
         lists = [[values] if isinstance(values, str) else list(values) for values in axes.values()]
         return tuple(self.replace(**dict(zip(axes, values, strict=True))) for values in product(*lists))
 
     def on(self, workload: Workload, rows: NDArray[np.int64] | None = None) -> Scenario:
-        """Return the scenario with other jobs: those of the given rows, where its estimate is a column."""
+        """Return the scenario with other jobs, at load 1 and without a window.
+
+        Parameters
+        ----------
+        workload
+            The other jobs.
+        rows
+            Which rows of this scenario's jobs they are, where its estimate is a column.
+
+        Returns
+        -------
+        Scenario
+            The same cluster and policy.
+
+        Examples
+        --------
+        >>> base = Scenario.of("builtin:200")
+        >>> len(base.on(base.workload.head(10)).workload)
+        10
+
+        """
         data = Data(workload, self.data.cluster)
         estimate = self.estimate
         if not isinstance(estimate, str):
@@ -162,12 +277,50 @@ class Scenario:
         return replace(self.before, estimate=self.estimate.gather(self.before.rows))
 
     def after(self, other: Scenario) -> Scenario:
-        """Return the scenario with what runs before another one of the same jobs."""
+        """Return the scenario with what runs before another one of the same jobs.
+
+        Parameters
+        ----------
+        other
+            The other scenario.
+
+        Returns
+        -------
+        Scenario
+            This scenario itself.
+
+        Examples
+        --------
+        >>> base = Scenario.of("builtin:200", warm_up="none")
+        >>> base.replace(order="sjf").after(base)
+        <Scenario builtin:200: sjf/greedy>
+
+        """
         self.data.before = other._before_with_estimate
         return self
 
     def bind(self, trace: Trace, cluster: Cluster | None = None) -> Scenario:
-        """Return the same scenario, under the same names, with its data at hand."""
+        """Return the same scenario, under the same names, with its data at hand.
+
+        Parameters
+        ----------
+        trace
+            The trace that its name stands for.
+        cluster
+            The cluster that its name stands for.
+
+        Returns
+        -------
+        Scenario
+            Nothing more is opened for it.
+
+        Examples
+        --------
+        >>> base = Scenario.of("builtin:200")
+        >>> base.bind(base.trace).data.is_open
+        True
+
+        """
         data = Data(trace, cluster or self.data.cluster_name, self.data.name)
         data.cluster_name = self.data.cluster_name
         return replace(self, data=data)
@@ -175,7 +328,29 @@ class Scenario:
     # -- what verbs take ---------------------------------------------------------------------------------------------
 
     def open(self, progress: Progress = silent) -> Scenario:
-        """Open the trace now, reporting progress."""
+        """Open the trace now, reporting progress.
+
+        Parameters
+        ----------
+        progress
+            Called as the trace is read or made.
+
+        Returns
+        -------
+        Scenario
+            This scenario itself.
+
+        Raises
+        ------
+        TraceError
+            If the trace cannot be opened.
+
+        Examples
+        --------
+        >>> Scenario.of("builtin:200").open().data.is_open
+        True
+
+        """
         self.data.open(progress)
         if isinstance(self.policy.estimate, str) and self.policy.estimate == BOOSTED:
             self.data.predict_run_times(progress)
@@ -238,6 +413,8 @@ class Scenario:
     def scheduler(self) -> Scheduler | None:
         """The scheduler with rules of its own: the one given, or the trace's; None: the rules of the policy do."""
         given, own = self.policy.scheduler, self.trace.scheduler
+        if isinstance(given, KubeScheduler) and isinstance(own, KubeScheduler):
+            return given.at(own)
         if isinstance(given, Scheduler):
             return given
         if given == SITE and own is None:
@@ -278,7 +455,25 @@ class Scenario:
         return tuple(event for event in self.data.node_events if there.issuperset(getattr(event, "nodes", None) or ()))
 
     def by_job(self, table: pl.LazyFrame) -> pl.LazyFrame:
-        """Return a table of the trace with its jobs numbered as in the workload of the scenario."""
+        """Return a table of the trace with its jobs numbered as in the workload of the scenario.
+
+        Parameters
+        ----------
+        table
+            A table with a column `job`, such as `placements` of the trace.
+
+        Returns
+        -------
+        polars.LazyFrame
+            The rows of the scenario's jobs.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> Scenario.of("builtin:200").by_job(pl.LazyFrame({"job": [3]})).collect().height
+        1
+
+        """
         import polars as pl
 
         job = pl.col("job") - self.first_row
@@ -360,7 +555,19 @@ class Scenario:
     # -- names -------------------------------------------------------------------------------------------------------
 
     def changes(self) -> dict[str, Any]:
-        """Return the words that differ from their defaults, without the trace and the cluster, as plain values."""
+        """Return the words that differ from their defaults, without the trace and the cluster.
+
+        Returns
+        -------
+        dict
+            Plain values by word.
+
+        Examples
+        --------
+        >>> Scenario.of("builtin:2000", load=1.2).changes()
+        {'load': 1.2}
+
+        """
         own = {name: v for name in OWN if (v := getattr(self, name)) != WORDS[name].default}
         return self.policy.words() | {name: plain(v) for name, v in own.items()}
 
@@ -375,6 +582,10 @@ class Scenario:
         if self.data.is_open and self.scheduler is not None:
             own |= {"scheduler": self.scheduler.kind}
         return title(own | cluster)
+
+    def _repr_html_(self) -> str:
+        words = {name: text(value) for name, value in self.words().items()}
+        return noun_cell(repr(self).strip("<>"), {"words": words_table(words)})
 
     def __repr__(self) -> str:
         return f"<Scenario {self._source()}: {self.title}>"
@@ -402,7 +613,19 @@ class Scenario:
     # -- spellings ---------------------------------------------------------------------------------------------------
 
     def words(self) -> dict[str, Any]:
-        """Return the scenario as a flat table of plain values: the settings of a saved result."""
+        """Return the scenario as a flat table: the settings of a saved result.
+
+        Returns
+        -------
+        dict
+            Plain values by word; `of_words` reads them.
+
+        Examples
+        --------
+        >>> Scenario.of("builtin:2000").words()["order"]
+        'fifo'
+
+        """
         data = self.data
         names = {"trace": data.name or Opaque(self.trace.workload.source)}
         if data.own_cluster:
@@ -411,7 +634,19 @@ class Scenario:
         return names | usual | self.changes()
 
     def settings(self) -> dict[str, Any]:
-        """Return the words that decided a run: where a scheduler has its own rules, those of the policy had no say."""
+        """Return the words that decided a run: where a scheduler has its own rules, those of the policy had no say.
+
+        Returns
+        -------
+        dict
+            Plain values by word.
+
+        Examples
+        --------
+        >>> Scenario.of("builtin:200").settings()["backfill"]
+        'greedy'
+
+        """
         words = self.words()
         if self.scheduler is None:
             return words
@@ -421,7 +656,29 @@ class Scenario:
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any]) -> Scenario:
-        """Build a scenario from its words; undo `words`."""
+        """Build a scenario from its words; undo `words`.
+
+        Parameters
+        ----------
+        words
+            Values by word, with the trace.
+
+        Returns
+        -------
+        Scenario
+            The scenario.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no trace, or a word is unknown.
+
+        Examples
+        --------
+        >>> Scenario.of_words({"trace": "builtin:2000", "order": "sjf"})
+        <Scenario builtin:2000: sjf/greedy>
+
+        """
         given = dict(words)
         if not isinstance(trace := given.pop("trace", None), str):
             msg = "a scenario needs a `trace`"
@@ -429,29 +686,99 @@ class Scenario:
         return cls.of(trace, **given)
 
     def to_toml(self) -> str:
-        """Return the scenario as a TOML file: the words that differ from their defaults."""
+        """Return the scenario as a TOML file.
+
+        Returns
+        -------
+        str
+            The words that differ from their defaults, one a line.
+
+        Examples
+        --------
+        >>> print(Scenario.of("builtin:2000", order="sjf").to_toml().strip())
+        trace = "builtin:2000"
+        order = "sjf"
+
+        """
         return toml.dumps(self._exact())
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Scenario:
-        """Read a TOML file of words; the files it names are looked for beside it."""
+        """Read a TOML file of words; the files it names are looked for beside it.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Scenario
+            The scenario.
+
+        Raises
+        ------
+        WorkloadError
+            If the file cannot be read, or a word is unknown.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder, "mine.toml")
+        ...     _ = file.write_text(Scenario.of("builtin:2000", order="sjf").to_toml())
+        ...     Scenario.from_toml(file)
+        <Scenario builtin:2000: sjf/greedy>
+
+        """
         path = Path(path)
         words = toml.load(path, "the scenario", 'trace = "builtin:20000" on a line, then order = "sjf" and so on')
         return cls.of_words(beside(words, path.parent))
 
     def to_query(self) -> str:
-        """Return the scenario as the query of an address: the words that differ from their defaults.
+        """Return the scenario as the query of an address.
 
+        Returns
+        -------
+        str
+            The words that differ from their defaults.
+
+        Examples
+        --------
         >>> Scenario.of("builtin:2000", order="sjf", load=1.2).to_query()
         'trace=builtin%3A2000&order=sjf&load=1.2'
+
         """
         return urlencode([(name, text(value)) for name, value in self._exact().items()])
 
     @classmethod
     def from_query(cls, query: str, *, trace: Trace | str | None = None, local: bool = True) -> Scenario:
-        """Read the query of an address; `local=False` refuses what names files or code of this machine.
+        """Read the query of an address.
 
-        `trace` is the trace of a query that names none, or that may not open what it names.
+        Parameters
+        ----------
+        query
+            What `to_query` wrote.
+        trace
+            The trace of a query that names none, or that may not open what it names.
+        local
+            False refuses what names files or code of this machine.
+
+        Returns
+        -------
+        Scenario
+            The scenario.
+
+        Raises
+        ------
+        WorkloadError
+            If a word is unknown, or names a file and may not.
+
+        Examples
+        --------
+        >>> Scenario.from_query("trace=builtin%3A2000&order=sjf")
+        <Scenario builtin:2000: sjf/greedy>
+
         """
         words = query_words(query, local=local, trace=trace is None)
         return cls.of_words(words) if trace is None else cls.of(trace, **words)

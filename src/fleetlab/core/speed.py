@@ -33,7 +33,26 @@ SCHEMA: dict[str, pl.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Speed(Result):
-    """The speed of each class of work, alone and next to each other class, by sharing mode, on one device."""
+    """The speed of each class of work, alone and next to each other class, by sharing mode, on one device.
+
+    Parameters
+    ----------
+    frame
+        One row a mode, workload and neighbor, with the speed (1 is that on a whole GPU of its own), its interval, and
+        whether it is measured, predicted or published.
+    device
+        The GPU.
+    provenance
+        How it was measured.
+    notes
+        What to know when using it.
+
+    Examples
+    --------
+    >>> Speed.default().device
+    'NVIDIA H200'
+
+    """
 
     frame: pl.DataFrame
     device: str
@@ -42,7 +61,36 @@ class Speed(Result):
 
     @classmethod
     def of(cls, frame: pl.DataFrame, *, device: str, provenance: Provenance, notes: tuple[str, ...] = ()) -> Speed:
-        """Build one: exact columns, speeds inside their intervals, one row a (mode, workload, neighbour)."""
+        """Build one: exact columns, speeds inside their intervals, one row a (mode, workload, neighbour).
+
+        Parameters
+        ----------
+        frame
+            The columns mode, workload, neighbour, speed, low, high, and where it is known kind.
+        device
+            The GPU.
+        provenance
+            How it was measured.
+        notes
+            What to know when using it.
+
+        Returns
+        -------
+        Speed
+            The profile, checked.
+
+        Raises
+        ------
+        WorkloadError
+            If a column is missing, a speed is not inside its interval, or a row is there twice.
+
+        Examples
+        --------
+        >>> row = {"mode": "mps", "workload": "light", "neighbour": None, "speed": 0.9, "low": 0.8, "high": 1.0}
+        >>> Speed.of(pl.DataFrame([row]), device="mine", provenance=Provenance("measured", "by hand"))
+        <Speed mine, 1 classes, mps>
+
+        """
         try:
             frame = frame if "kind" in frame.columns else frame.with_columns(kind=None)
             frame = frame.select(list(SCHEMA)).cast(SCHEMA)  # type: ignore[arg-type]
@@ -54,26 +102,76 @@ class Speed(Result):
 
     @classmethod
     def default(cls) -> Speed:
-        """The profile that the simulator takes if it is given none.
+        """Return the profile that the simulator takes if it is given none.
 
+        Returns
+        -------
+        Speed
+            The first of those that ship with the package.
+
+        Examples
+        --------
         >>> Speed.default().speed("exclusive", "heavy").value
         1.0
+
         """
         return cls.named(SPEEDS.names[0])
 
     @classmethod
     def named(cls, name: str) -> Speed:
-        """A profile that ships with the package.
+        """Return a profile that ships with the package.
 
+        Parameters
+        ----------
+        name
+            Its name: `fleetlab simulate --help` lists them under --speed.
+
+        Returns
+        -------
+        Speed
+            The profile.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no profile by that name.
+
+        Examples
+        --------
         >>> Speed.named("published").speed("time-slicing", "heavy", "heavy").value
         0.699
+
         """
         lookup(SPEEDS.kind, name, SPEEDS.names, error=WorkloadError)
         return cls._from(json.loads(files("fleetlab.core").joinpath(SPEEDS[name].file).read_text("utf-8")), name)
 
     @classmethod
     def load(cls, path: Path | str) -> Speed:
-        """Read a profile that `save` wrote."""
+        """Read a profile that `save` wrote.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Speed
+            The profile, checked.
+
+        Raises
+        ------
+        WorkloadError
+            If the file cannot be read, or is not a profile.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     Speed.load(Speed.default().save(f"{folder}/mine.json")).device
+        'NVIDIA H200'
+
+        """
         path = Path(path)
         try:
             about = json.loads(path.read_text("utf-8"))
@@ -93,7 +191,31 @@ class Speed(Result):
             raise WorkloadError(msg, hint="it needs device, provenance, notes and speeds") from None
 
     def save(self, path: Path | str) -> Path:
-        """Write the profile as JSON, beside and then renamed."""
+        """Write the profile as JSON, whole or not at all.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        FleetlabError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     Speed.default().save(f"{folder}/mine.json").name
+        'mine.json'
+
+        """
         path = Path(path)
         about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
         try:
@@ -104,7 +226,33 @@ class Speed(Result):
         return path
 
     def speed(self, mode: str, workload: str, neighbour: str | None = None) -> Estimate:
-        """How fast `workload` runs in `mode`, alone or next to `neighbour`."""
+        """Return how fast a workload runs in a mode, alone or next to another.
+
+        Parameters
+        ----------
+        mode
+            The sharing mode.
+        workload
+            The class of work.
+        neighbour
+            The class of the work beside it (default: none, it is alone on the GPU or its part of one).
+
+        Returns
+        -------
+        Estimate
+            The speed, where 1 is that on a whole GPU of its own.
+
+        Raises
+        ------
+        WorkloadError
+            If the profile does not have it.
+
+        Examples
+        --------
+        >>> Speed.named("published").speed("time-slicing", "heavy", "heavy").value
+        0.699
+
+        """
         beside = pl.col("neighbour").is_null() if neighbour is None else pl.col("neighbour") == neighbour
         found = self.frame.filter((pl.col("mode") == mode) & (pl.col("workload") == workload) & beside)
         if found.is_empty():

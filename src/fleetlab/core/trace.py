@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,43 @@ COUNTS: dict[str, pl.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace(Result):
-    """A workload, the cluster it ran on, and what else the log tells.
+    """A workload, the cluster it ran on, and what else the log tells; `fleetlab.read` and `Trace.load` make one.
 
-    `usage` (per instance sensor averages), `placements` (instance → node) and `series` (what was measured over time, by
-    name) can be larger than memory, so they are lazy frames. `names` gives the source's own name of each job.
-    `scheduler` is the site's own, where its configuration was read too; `queues` are its quotas, where it has no Slurm.
+    Parameters
+    ----------
+    workload
+        The jobs.
+    provenance
+        How it was read.
+    cluster
+        The nodes, where the log tells them.
+    scheduler
+        The site's own, where its configuration was read too.
+    queues
+        The quotas of a site that has no Slurm.
+    usage
+        Averages of sensors per instance. This and the next three can be larger than memory, so they are lazy frames.
+    placements
+        Which instance was on which node.
+    names
+        The source's own name of each job.
+    series
+        What was measured over time, by name.
+    rejects
+        Rows that could not be kept, with file, line and reason.
+    counts
+        Rows read, kept and rejected, by source table.
+    notes
+        What to know of it.
+    scratch
+        Where large tables are that are not in memory.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.synthesize(jobs=200).to_polars("nodes").height
+    1897
+
     """
 
     workload: Workload
@@ -122,11 +154,47 @@ class Trace(Result):
         """Rows read, kept and rejected by source table, and why they were rejected; jobs by status; nodes by type."""
         tables = {"rows": self.counts, "rejects": _by_reason(self.rejects), "status": _by_status(self.workload)}
         if self.cluster is not None:
-            tables["nodes"] = _by_type(self.cluster)
+            tables["nodes"] = self.cluster.by_type()
         return tables
 
+    def _whole_tables(self) -> Mapping[str, Callable[[], pl.DataFrame]]:
+        whole: dict[str, Callable[[], pl.DataFrame]] = {"jobs": lambda: self.workload.frame}
+        if (cluster := self.cluster) is not None:
+            whole["nodes"] = lambda: cluster.frame
+        for name in ("placements", "usage", "names"):
+            if (lazy := getattr(self, name)) is not None:
+                whole[name] = lazy.collect
+        whole["rejects"] = lambda: self.rejects
+        return whole | {name: lazy.collect for name, lazy in self.series.items() if name not in whole}
+
     def save(self, folder: Path | str) -> Path:
-        """Write the trace into `folder`, all of it or nothing; a trace that is there is replaced."""
+        """Write the trace into a folder, all of it or nothing; a trace that is there is replaced.
+
+        Parameters
+        ----------
+        folder
+            A new or empty folder, or that of a saved trace.
+
+        Returns
+        -------
+        pathlib.Path
+            The folder.
+
+        Raises
+        ------
+        FleetlabError
+            If it cannot be written, or there is something else in the folder.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     saved = fleetlab.synthesize(jobs=200).save(f"{folder}/mine")
+        ...     Trace.load(saved)
+        <Trace 200 jobs, 1,897 nodes, 0 rejects, synthesize:pai2020>
+
+        """
         folder = Path(folder)
         name = f"tables-{uuid.uuid4().hex[:12]}"
         try:
@@ -181,7 +249,30 @@ class Trace(Result):
 
     @classmethod
     def load(cls, folder: Path | str) -> Trace:
-        """Open a saved trace; large tables stay on disk until asked for."""
+        """Open a saved trace; large tables stay on disk until asked for.
+
+        Parameters
+        ----------
+        folder
+            The folder that `save`, or `fleetlab read --out`, wrote.
+
+        Returns
+        -------
+        Trace
+            The trace.
+
+        Raises
+        ------
+        TraceError
+            If there is no saved trace, or it is damaged.
+
+        Examples
+        --------
+        >>> Trace.load("nowhere")
+        Traceback (most recent call last):
+        fleetlab.core.errors.TraceError: no saved trace in: nowhere
+
+        """
         folder = Path(folder)
         about = _about(folder)
         try:
@@ -270,15 +361,6 @@ def _by_status(workload: Workload) -> pl.DataFrame:
         workload.frame.group_by(status)
         .agg(pl.len().alias("jobs"), pl.col("instances").cast(pl.Int64).sum())
         .sort("jobs", "status", descending=[True, False])
-    )
-
-
-def _by_type(cluster: Cluster) -> pl.DataFrame:
-    amounts = [pl.col(c).cast(pl.Int64).sum() for c in ("gpus", "cpu_milli", "memory_mib")]
-    return (
-        cluster.frame.group_by("gpu_type")
-        .agg(pl.len().alias("nodes"), *amounts)
-        .sort("gpus", "gpu_type", descending=True)
     )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fleetlab.core import columns as column_types
 from fleetlab.core import resample
 from fleetlab.core.catalog import REQUESTS
+from fleetlab.core.cells import Framed, noun_cell
 from fleetlab.core.errors import WorkloadError
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
@@ -121,23 +122,35 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Framed):
     """Jobs in arrival order, checked once and never changed after.
 
-    `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
-    give an hour of the day and a weekday to every `submit`.
+    Parameters
+    ----------
+    frame
+        One row a job. A job may not start before it is `eligible`: after its begin time and hold (null: at once); and
+        not before the jobs that it `depends_on` have ended as the rule in `dependency` says. Without those, `eligible`
+        holds what the log saw of them. It runs on nodes in one of its `partitions` (none named: any) whose features
+        meet its `constraint`, an expression of names with &, | and parentheses. Jobs of one `gang` start together; of
+        one `array`, at most `array_limit` run at once (0: all). `distinct_nodes` puts each instance on a node of its
+        own, `exclusive` takes whole nodes. A job that loses a node, or is preempted, runs again if `requeue` says so,
+        else it has ended (null: the scheduler decides). A job that is `initial` was there when the log began, submitted
+        at a time that it does not tell: running, or pending where the log saw it start. `runtime_at_least` is how long
+        a job of unknown runtime was seen to run.
+    source
+        Where the jobs are from, for provenance.
+    epoch
+        The Unix time of second 0, where the log tells it.
+    zone
+        The clock people there lived by: with `epoch` it gives an hour of the day and a weekday to every `submit`.
+    notes
+        What to know of them.
 
-    A job may not start before it is `eligible`: after its begin time and hold (null: at once); and not before the
-    jobs that it `depends_on` have ended as the rule in `dependency` says. Without those, `eligible` holds what the log
-    saw of them.
+    Examples
+    --------
+    >>> Workload.of(pl.DataFrame({"submit": [0.0, 5.0], "gpu_milli": [500, 8000]}), source="by hand").instances
+    2
 
-    It runs on nodes in one of its `partitions` (none named: any) whose features meet its `constraint`, an expression
-    of names with &, | and parentheses. Jobs of one `gang` start together; of one `array`, at most `array_limit` run at
-    once (0: all). `distinct_nodes` puts each instance on a node of its own, `exclusive` takes whole nodes. A job that
-    loses a node, or is preempted, runs again if `requeue` says so, else it has ended (null: the scheduler decides).
-
-    A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
-    pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.
     """
 
     frame: pl.DataFrame
@@ -158,11 +171,36 @@ class Workload:
     ) -> Workload:
         """Build one: cast to the schema, order by (submit, source order), number the jobs, refuse what cannot be.
 
-        Only `submit` must be there; other columns take their defaults. Times count from the first submission.
+        Parameters
+        ----------
+        frame
+            One row a job. Only `submit` must be there; other columns take their defaults. Times are seconds from the
+            first submission; `gpu_milli` is per instance, 1000 for a whole GPU.
+        source
+            Where the jobs are from, for provenance and errors.
+        epoch
+            The Unix time of second 0.
+        zone
+            The time zone, such as Europe/Berlin.
+        notes
+            What to know of them.
 
+        Returns
+        -------
+        Workload
+            The jobs, checked.
+
+        Raises
+        ------
+        WorkloadError
+            If a column is unknown, or a job cannot be: a negative time, an end before its start and so on.
+
+        Examples
+        --------
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 5.0], "gpu_milli": [500, 8000]}), source="by hand")
         >>> w
         <Workload 2 jobs, 2 instances, by hand>
+
         """
         _known(frame, source)
         _clock(epoch, zone, source)
@@ -181,6 +219,10 @@ class Workload:
     def __len__(self) -> int:
         return self.frame.height
 
+    def _repr_html_(self) -> str:
+        known = [column for column in self.frame.columns if self.frame[column].null_count() < self.frame.height]
+        return noun_cell(repr(self).strip("<>"), {"jobs": self.frame.select(known)})
+
     def __repr__(self) -> str:
         return f"<Workload {len(self):,} jobs, {self.instances:,} instances, {self.source}>"
 
@@ -197,14 +239,43 @@ class Workload:
         return np.repeat(np.arange(len(self)), self.frame["instances"].to_numpy())
 
     def apart(self) -> Workload:
-        """Return every instance as a job of its own; those of one job keep its `parent`, and nothing else ties them."""
+        """Return every instance as a job of its own; those of one job keep its `parent`, and nothing else ties them.
+
+        Returns
+        -------
+        Workload
+            As many jobs as there are instances.
+
+        Examples
+        --------
+        >>> len(Workload.of(pl.DataFrame({"submit": [0.0], "instances": [3]}), source="by hand").apart())
+        3
+
+        """
         if self.instances == len(self):
             return self
         frame = self.frame[self.instance_rows].with_columns(instances=pl.lit(1, dtype=SCHEMA["instances"]))
         return replace(self, frame=numbered(frame), source=f"{self.source}, instances apart")
 
     def head(self, jobs: int) -> Workload:
-        """Return the first jobs alone."""
+        """Return the first jobs alone.
+
+        Parameters
+        ----------
+        jobs
+            How many.
+
+        Returns
+        -------
+        Workload
+            The first jobs.
+
+        Examples
+        --------
+        >>> Workload.of(pl.DataFrame({"submit": [0.0, 5.0]}), source="by hand").head(1)
+        <Workload 1 jobs, 1 instances, by hand, first 1 jobs>
+
+        """
         if jobs >= len(self):
             return self
         return replace(self, frame=self.frame.head(jobs), source=f"{self.source}, first {jobs:,} jobs")
@@ -215,7 +286,25 @@ class Workload:
         return self.source.startswith(SYNTHETIC)
 
     def window(self, begin: float, end: float) -> Workload:
-        """Return the jobs submitted from `begin` up to `end` (seconds); times count from `begin`."""
+        """Return the jobs submitted in a window of time; times count from its begin.
+
+        Parameters
+        ----------
+        begin, end
+            From when to before when, in seconds.
+
+        Returns
+        -------
+        Workload
+            Those jobs.
+
+        Examples
+        --------
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 5.0, 9.0]}), source="by hand")
+        >>> w.window(4.0, 9.0).frame["submit"].to_list()
+        [1.0]
+
+        """
         submit = pl.col("submit")
         # Jobs that were there when the log began came before a window that begins later.
         inside = (submit >= begin) & (submit < end) & (~pl.col("initial") if begin else pl.lit(value=True))
@@ -225,11 +314,29 @@ class Workload:
         return replace(self, frame=frame, source=f"{self.source}, {begin:g} to {end:g} s", epoch=epoch)
 
     def at_load(self, load: float) -> Workload:
-        """Return the same jobs at `load` × the arrival rate; their order, sizes and runtimes stay.
+        """Return the same jobs at another arrival rate; their order, sizes and runtimes stay.
 
+        Parameters
+        ----------
+        load
+            What the arrival rate is multiplied by.
+
+        Returns
+        -------
+        Workload
+            The jobs, submitted closer together or further apart.
+
+        Raises
+        ------
+        WorkloadError
+            If the load is not a number above 0.
+
+        Examples
+        --------
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
         >>> w.at_load(1.5).frame["submit"].to_list()
         [0.0, 4.0]
+
         """
         if load == 1:
             return self
@@ -243,23 +350,102 @@ class Workload:
         return replace(self, frame=frame, source=f"{self.source}, load {load:g}")
 
     def resampled(self, seed: int) -> Workload:
-        """Return other arrivals of the same kind: blocks of a quarter of a day, each drawn from the same hours."""
+        """Return other arrivals of the same kind: blocks of a quarter of a day, each drawn from the same hours.
+
+        Parameters
+        ----------
+        seed
+            Random seed.
+
+        Returns
+        -------
+        Workload
+            About as many jobs.
+
+        Examples
+        --------
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
+        >>> w.resampled(1).source
+        'by hand, resampled with seed 1'
+
+        """
         return self.take(*self.resampled_rows(seed), f"resampled with seed {seed}")
 
     def resampled_rows(self, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the rows of other arrivals and when they come; jobs there when the log began stay as they are."""
+        """Return the rows of other arrivals and when they come; jobs there when the log began stay as they are.
+
+        Parameters
+        ----------
+        seed
+            Random seed.
+
+        Returns
+        -------
+        tuple of two arrays
+            The rows, and the seconds at which their jobs are submitted.
+
+        Examples
+        --------
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
+        >>> rows, submit = w.resampled_rows(1)
+        >>> len(rows) == len(submit)
+        True
+
+        """
         there = int(self.frame["initial"].sum())
         rows, submit = resample.blocks(self.frame["submit"].to_numpy()[there:], seed)
         return np.append(np.arange(there), rows + there), np.append(np.zeros(there), submit)
 
     def grown(self, growth: float, seed: int) -> Workload:
-        """Return so many times the jobs: whole user-days are added on other days (or left out), at the same hours."""
+        """Return so many times the jobs: whole user-days are added on other days (or left out), at the same hours.
+
+        Parameters
+        ----------
+        growth
+            How many times the jobs.
+        seed
+            Random seed.
+
+        Returns
+        -------
+        Workload
+            About so many times the jobs.
+
+        Examples
+        --------
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 90_000.0], "user": ["a", "b"]}), source="by hand")
+        >>> len(w.grown(2.0, seed=1))
+        4
+
+        """
         if growth == 1:
             return self
         return self.take(*resample.user_days(self.frame, growth, seed), f"{growth:g} times the jobs")
 
     def take(self, rows: NDArray[np.int64], submit: NDArray[np.float64], what: str) -> Workload:
-        """Return the jobs of these rows, submitted at these times in ascending order, the first at second 0."""
+        """Return the jobs of these rows, submitted at these times, the first at second 0.
+
+        Parameters
+        ----------
+        rows
+            Which rows; one may be there several times.
+        submit
+            The seconds at which they are submitted, in ascending order.
+        what
+            What was done, for provenance.
+
+        Returns
+        -------
+        Workload
+            Those jobs, not started yet.
+
+        Examples
+        --------
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
+        >>> w.take(np.array([1, 1]), np.array([3.0, 4.0]), "twice the second").frame["submit"].to_list()
+        [0.0, 1.0]
+
+        """
         first = float(submit[0]) if len(submit) else 0.0
         when, initial = pl.Series(submit - first), pl.col("initial") & pl.Series(submit == first)
         pending = pl.when(initial & (pl.col("start") > 0)).then("start")  # others start as a policy decides

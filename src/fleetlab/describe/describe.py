@@ -44,13 +44,36 @@ def describe(
 ) -> Profile:
     """Describe a trace: when jobs come, how long they run and wait, what they ask for, use and share.
 
-    `against` is another trace to hold it against, figure by figure; `only` names sections; `seed` is of the draws that
-    intervals come from.
+    Parameters
+    ----------
+    trace
+        The trace.
+    against
+        Another trace to compare it with, figure by figure.
+    only
+        Names of sections (default: all).
+    seed
+        Random seed of the resampling that intervals come from (default: 0).
+    progress
+        Called as sections are done.
 
+    Returns
+    -------
+    Profile
+        Numbers with intervals, tables and figures by section, beside published curves.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no section by that name.
+
+    Examples
+    --------
     >>> import fleetlab
     >>> found = describe(fleetlab.synthesize("pai2020", jobs=300), only=["recurrence"])
     >>> list(found.figures())
     ['runs of a group', 'prediction error']
+
     """
     names = _wanted(only)
     other = None if against is None else _profile(against, names, seed, progress, "the other trace")

@@ -103,7 +103,25 @@ def _another(known: Panel, origin: int, draw: np.random.Generator) -> Panel:
 
 
 def check_forecaster(make: Callable[[], Forecaster]) -> None:
-    """Does a model keep the contract? Shape, numbers, no look ahead, nothing changed that it was shown, same again."""
+    """Does a model keep the contract? Shape, numbers, no look ahead, nothing changed that it was shown, same again.
+
+    Parameters
+    ----------
+    make
+        Returns a fresh model: what has `fit` and `predict` as `fleetlab.forecast.models` describes them.
+
+    Raises
+    ------
+    WorkloadError
+        If it does not keep the contract: the message says in what.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> from fleetlab.forecast.catalogue import BY_NAME
+    >>> fleetlab.check_forecaster(lambda: BY_NAME["last"])
+
+    """
     draw, horizon, width = np.random.default_rng(0), 4, 2
     day = 24
     level = 50 + 10 * np.sin(np.arange(240) / day * 2 * np.pi)[:, None] + draw.normal(0, 2, (240, width)).cumsum(axis=0)

@@ -41,10 +41,50 @@ def forecast(
 ) -> Forecast:
     """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
 
-    `requests` is what jobs submitted in each step request, `level` what is allocated at its end. Models are walked
-    forward over `folds`, with `gap` steps (default: the horizon) between what they learn from and what they forecast.
-    The last 20 % of the time is held out: it is used once, after one model was chosen per series and step. Settings of
-    networks are searched before the first fold, in so many `trials` each.
+    Models are walked forward over `folds`. The last 20 % of the time is held out: it is used once, after one model was
+    chosen per series and step.
+
+    Parameters
+    ----------
+    trace
+        The log to forecast from.
+    target
+        `requests`: what jobs submitted in each step request; `level`: what is allocated at its end.
+    every
+        Length of a step: seconds, or such as 5m, 1h (default: 5m).
+    horizon
+        Steps ahead (default: 12).
+    by
+        Forecast each `role`, `app` or `gpu_type` by itself: the six largest, and the others together.
+    models
+        Families and names of models, or models of your own; the simple ones are always included.
+    gap
+        Steps between what models learn from and what they forecast (default: the horizon).
+    folds
+        How often models are walked forward before the held-out end (default: 4).
+    trials
+        Settings to try for each network before the first fold; 0 takes the default settings (default: 8).
+    seed
+        Random seed (default: 0).
+    progress
+        Called as models are fitted.
+
+    Returns
+    -------
+    Forecast
+        The next steps with intervals, and each model's error on the held-out end.
+
+    Raises
+    ------
+    WorkloadError
+        If the trace is too short for the horizon and the folds, or there is no model by that name.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.forecast(fleetlab.synthesize(jobs=200, days=2), every="15m", horizon=2, models=["simple"])
+    <Forecast of requests, 3 series, 15 min steps, synthesize:pai2020>
+
     """
     seconds = _seconds(every)
     which, ensemble = wanted(models)

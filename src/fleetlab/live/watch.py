@@ -45,7 +45,34 @@ def source_of(system: System, options: WatchOptions) -> Source:
 
 
 def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched:
-    """Look at a running cluster until stopped, or once; return what it was at the last poll."""
+    """Look at a running cluster until stopped, or once; return what it was at the last poll.
+
+    Parameters
+    ----------
+    system
+        `slurm` or `kubernetes`.
+    options
+        What to look at, how often, and where it goes.
+    say
+        Called with each line for a person to read.
+
+    Returns
+    -------
+    Watched
+        Jobs that run and wait, by reason, and nodes, at the last poll.
+
+    Raises
+    ------
+    FleetlabError
+        If the cluster does not answer, or an option is out of range.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> from fleetlab.live.options import WatchOptions
+    >>> fleetlab.watch("slurm", WatchOptions(once=True))  # doctest: +SKIP
+
+    """
     options.check()
     source = source_of(system, options)
     try:

@@ -108,10 +108,47 @@ def defragment(
     restart: float = 60.0,
     progress: Progress = silent,
 ) -> Defragmentation:
-    """Which moves free a whole node or GPU, in which order, and what do they cost? The cheapest first, `most` in all.
+    """Which moves free a whole node or GPU, in which order, and what do they cost? The cheapest first.
 
-    `current` says who is where: job, instance, node, gpus. A move takes `restart` seconds, and its memory at
-    `mib_per_second`. Instances move to nodes that are in use, and to GPUs of which some is held.
+    Instances move to nodes that are in use, and to GPUs of which some is held.
+
+    Parameters
+    ----------
+    demand
+        The jobs that are placed now.
+    nodes
+        The nodes that they are on.
+    current
+        Who is where: a table of job, instance, node and gpus, as the placements of a `Plan`.
+    free
+        What to free: `node` or `gpu` (default: node).
+    most
+        How many to free (default: as many as possible).
+    mib_per_second
+        How fast the memory of an instance is moved (default: 1000).
+    restart
+        Seconds that a move takes besides (default: 60).
+    progress
+        Called as moves are found.
+
+    Returns
+    -------
+    Defragmentation
+        The moves in order, what each costs, and how many nodes or GPUs are freed.
+
+    Raises
+    ------
+    WorkloadError
+        If `current` does not fit the demand or the nodes.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> half = Workload.of(pl.DataFrame({"submit": 0.0, "instances": [2], "gpu_milli": [500]}), source="by hand")
+    >>> apart = fleetlab.plan(half, Cluster.uniform(2, 1), objective="balance").placements
+    >>> fleetlab.defragment(half, Cluster.uniform(2, 1), apart).freed
+    1
+
     """
     _known(free, most, mib_per_second, restart)
     p = problem(demand, nodes)

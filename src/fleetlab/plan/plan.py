@@ -48,14 +48,44 @@ def plan(
 ) -> Plan:
     """Where to put it? Every instance of `demand` on one of `nodes`, and a bound on how much better it could be.
 
-    Times of the demand do not matter: all its instances are there at once. `objective` is what to have least of:
-    `nodes` in use; `stranded` GPUs, on nodes in use and held by nobody; `cost` of nodes in use by the `prices` of their
-    pools; `balance`, the highest load of a node; `moves` from where instances are, by a table `current` of job,
-    instance, node and gpus. Every plan is checked by code that none of the solvers uses.
+    Every plan is checked by code that none of the solvers uses.
 
+    Parameters
+    ----------
+    demand
+        The jobs to place. Their times do not matter: all instances are there at once.
+    nodes
+        The nodes to place them on.
+    objective
+        What to have least of: `nodes` in use; `stranded` GPUs, on nodes in use and held by nobody; `cost` of nodes in
+        use; `balance`, the highest load of a node; `moves` from where instances are (default: nodes).
+    prices
+        For `cost`: the price of a node in use, by pool.
+    current
+        For `moves`: who is where, a table of job, instance, node and gpus.
+    seconds
+        How long to search (default: 60 s).
+    seed
+        Random seed of the search (default: 0).
+    progress
+        Called as the search advances.
+
+    Returns
+    -------
+    Plan
+        The `placements`, the value of the objective, and a bound that no plan can be below.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such objective, or what it needs is not given.
+
+    Examples
+    --------
     >>> three = Workload.of(pl.DataFrame({"submit": 0.0, "instances": [3], "gpu_milli": [600]}), source="by hand")
     >>> plan(three, Cluster.uniform(4, 2))
     <Plan 3 of 3 instances, nodes in use 2>
+
     """
     _known(objective, seconds, seed, prices, current)
     p = problem(demand, nodes, weight=_weight(objective, nodes, prices))

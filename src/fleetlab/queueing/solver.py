@@ -89,12 +89,30 @@ class Models(Result):
 def solve(model: str, **parameters: float | str | Service | Sequence[float] | Sequence[Service]) -> QueueSolution:
     """What does queueing theory say? A model by its name, with its parameters as the theory writes them.
 
-    Rates are by the second, times in seconds. `fleetlab.queueing.models()` lists the models, and what each takes.
+    Parameters
+    ----------
+    model
+        Its name in Kendall's notation: `fleetlab.queueing.models()` lists the models, and what each takes.
+    **parameters
+        Its parameters. Rates are by the second, times in seconds.
 
+    Returns
+    -------
+    QueueSolution
+        The numbers by metric: `solution["mean wait"]`; and where the model holds.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no model by that name, or a parameter is missing, unknown or out of range.
+
+    Examples
+    --------
     >>> solve("M/M/c", lam=7.2, mu=1, c=8)
     <QueueSolution M/M/c, exact, mean wait 0.8769 s>
     >>> solve("M/G/1 SRPT", lam=0.9, service="lognormal:1:10")["utilization"]
     0.9
+
     """
     known = _named(model)
     values = read_parameters(known.formula, parameters, known.name)

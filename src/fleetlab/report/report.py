@@ -30,9 +30,42 @@ def report(
 ) -> Path:
     """Write any results as one HTML file: findings, figures, tables, notes and provenance.
 
-    Several results, which may be given by name, are compared. With a `lead` the page shows that one, and the results
-    are folded behind it. `svg` is a folder for the figures. Everything is made before anything is written; the same
-    results give the same file, byte for byte.
+    Everything is made before anything is written; the same results give the same file, byte for byte.
+
+    Parameters
+    ----------
+    results
+        One result, or several, which may be given by name: those are compared.
+    out
+        The file to write.
+    title
+        The heading (default: the verbs and sources of the results).
+    lead
+        A result that the page shows first; the others are folded behind it.
+    svg
+        A folder for the figures as files.
+    progress
+        Called as figures are drawn.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    FleetlabError
+        If there is no result, or too much for one page.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     page = fleetlab.report(fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8), f"{folder}/page.html")
+    ...     page.read_text("utf-8")[:15]
+    '<!doctype html>'
+
     """
     named = by_label(results)
     if not named:

@@ -19,12 +19,27 @@ ASKED = 8  # jobs of each state that a placement policy is asked about
 def check_order(policy: order | Callable[..., Any], *, weights: Sequence[float] | Floats = ()) -> None:
     """Refuse an order that is not a pure ranking: a PolicyError says what is wrong with it.
 
+    Parameters
+    ----------
+    policy
+        The order, or the function that was to become one.
+    weights
+        Numbers that it reads as `s.weights`.
+
+    Raises
+    ------
+    PolicyError
+        If it does not compile, writes, remembers, or returns what is no number.
+
+    Examples
+    --------
     >>> @order
     ... def hasty(s, job, now):
     ...     return 1 / (now - s.submit[job])
     >>> check_order(hasty)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     fleetlab.core.errors.PolicyError: order policy `hasty` divides by 0, asked for job 0 ...
+
     """
     mine = _as(order, policy)
     for s in _states(weights):
@@ -36,10 +51,25 @@ def check_order(policy: order | Callable[..., Any], *, weights: Sequence[float] 
 def check_placement(policy: placement | Callable[..., Any], *, weights: Sequence[float] | Floats = ()) -> None:
     """Refuse a placement policy that is not a pure ranking: a PolicyError says what is wrong with it.
 
+    Parameters
+    ----------
+    policy
+        The placement, or the function that was to become one.
+    weights
+        Numbers that it reads as `s.weights`.
+
+    Raises
+    ------
+    PolicyError
+        If it does not compile, writes, remembers, or returns what is no number.
+
+    Examples
+    --------
     >>> @placement
     ... def tight(s, job, node):
     ...     return s.free_gpu[node] - s.gpu_milli[job]
     >>> check_placement(tight)
+
     """
     mine = _as(placement, policy)
     for s in _states(weights):

@@ -78,14 +78,35 @@ def pack(
 
     Parameters
     ----------
-    scenario, cluster, words
+    scenario
         What builds the scenario, as `Scenario.of` takes it; of the words only `nodes` has an effect.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     placements
         The placement policies to compare.
     seeds
         One run of each placement per seed.
     progress
         Called after each run.
+
+    Returns
+    -------
+    Packing
+        GPU allocation when the cluster is full, by placement, and the curves on the way.
+
+    Raises
+    ------
+    PolicyError
+        If a placement is not known.
+
+    Examples
+    --------
+    >>> import fleetlab, polars as pl
+    >>> jobs = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "gpu_milli": [4000]}), source="by hand")
+    >>> fleetlab.pack(jobs, fleetlab.Cluster.uniform(2, 8), placements=["best_fit"], seeds=[1])
+    <Packing 1 placements, best best_fit, 100.00 % allocated>
 
     """
     s = Scenario.of(scenario, cluster, **words)

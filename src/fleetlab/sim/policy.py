@@ -285,11 +285,25 @@ class Ranking:
 class order(Ranking):
     """A queue order: the lowest key goes first, ties go to the job submitted first.
 
+    Parameters
+    ----------
+    rank
+        A function of `(s, job, now)` that returns a number: `s` has what a scheduler could know, as columns (see
+        docs/write-a-policy.md), `job` is an index into those of jobs, and `now` is seconds.
+
+    Raises
+    ------
+    PolicyError
+        If it is no function of three arguments. What it may not do is found before a simulation, not in it.
+
+    Examples
+    --------
     >>> @order
     ... def patient(s, job, now):
     ...     return s.estimate[job] - (now - s.submit[job])
     >>> patient, patient.moves
     (<order policy `patient`>, True)
+
     """
 
     kind = "order"
@@ -331,11 +345,25 @@ class order(Ranking):
 class placement(Ranking):
     """Where an instance goes: of the nodes that can hold it the lowest score, and ties go to the first node.
 
+    Parameters
+    ----------
+    rank
+        A function of `(s, job, node)` that returns a number: `s` has what a scheduler could know, as columns, `job` is
+        an index into those of jobs and `node` into those of nodes.
+
+    Raises
+    ------
+    PolicyError
+        If it is no function of three arguments. What it may not do is found before a simulation, not in it.
+
+    Examples
+    --------
     >>> @placement
     ... def tight(s, job, node):
     ...     return s.free_gpu[node]
     >>> tight
     <placement policy `tight`>
+
     """
 
     kind = "placement"

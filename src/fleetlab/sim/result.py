@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -214,9 +214,31 @@ class SimResult(Result):
         return self.world.frame.select("job")[rows].with_columns(**columns).sort("job")
 
     def wait_segments(self, job: int) -> pl.DataFrame:
-        """Why one job waited when: `begin`, `end` and `reason` of each stretch; by reason they sum to its ledger.
+        """Return why one job waited when; by reason the stretches sum to its ledger.
 
-        Stretches follow each other without a gap, from its submission to its start; those after an interruption too.
+        Parameters
+        ----------
+        job
+            Its number in the workload.
+
+        Returns
+        -------
+        polars.DataFrame
+            `begin`, `end` and `reason` of each stretch. They follow each other without a gap, from its submission to
+            its start; those after an interruption too.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such job, or it was left out.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> run = fleetlab.simulate("builtin:200", load=20)
+        >>> run.wait_segments(100).columns
+        ['begin', 'end', 'reason']
+
         """
         row = self._row(job)
         found, world = wait_segments(self.world, self.played, row), self.world
@@ -234,10 +256,30 @@ class SimResult(Result):
         return pl.DataFrame({"begin": all_of.begin, "end": all_of.end}).with_columns(reason=names)
 
     def queue_heads(self, job: int) -> pl.DataFrame:
-        """Who was at the head of the queue while one job fitted, but waited for a reservation or the head of line.
+        """Return who was at the head of the queue while one job fitted, but waited for a reservation or for the head.
 
-        `begin` to `end` of each stretch and the `job`, null where that is not measured; `row` tells those apart. Empty
-        where ranks change with time, and under a site's Slurm.
+        Parameters
+        ----------
+        job
+            Its number in the workload.
+
+        Returns
+        -------
+        polars.DataFrame
+            `begin` to `end` of each stretch and the `job`, null where that is not measured; `row` tells those apart.
+            Empty where ranks change with time, and under a site's Slurm.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such job, or it was left out.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.simulate("builtin:200", load=20, backfill="none").queue_heads(199).columns
+        ['job', 'row', 'begin', 'end']
+
         """
         row = self._row(job)
         rows, begin, end = queue_heads(self.world, self.played, row, wait_segments(self.world, self.played, row))
@@ -246,11 +288,31 @@ class SimResult(Result):
         return pl.DataFrame({"job": known, "row": rows, "begin": begin, "end": end})
 
     def blockers(self, job: int) -> pl.DataFrame:
-        """Who ran where one job could have run while it waited, one row a run: the most of what it was missing first.
+        """Return who ran where one job could have run while it waited; who held most of what it missed is first.
 
-        `seconds` are those of its wait that the run held what was missing: they sum to its wait less the column
-        `nobody` of its `holders`. `gpu_seconds` are GPUs × s held during the wait on nodes that it may use. `holder` is
-        one of the catalog. `job` is null, and `row` tells them apart, for jobs that are not measured.
+        Parameters
+        ----------
+        job
+            Its number in the workload.
+
+        Returns
+        -------
+        polars.DataFrame
+            `seconds` are those of its wait that the run held what was missing: they sum to its wait less the column
+            `nobody` of its `holders`. `gpu_seconds` are GPUs × s held during the wait on nodes that it may use.
+            `holder` is one of the catalog. `job` is null, and `row` tells them apart, for jobs that are not measured.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such job, or it was left out.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> "gpu_seconds" in fleetlab.simulate("builtin:200", load=20).blockers(199).columns
+        True
+
         """
         row = self._row(job)
         found = blockers(self.world, self.played, row, wait_segments(self.world, self.played, row))
@@ -268,9 +330,32 @@ class SimResult(Result):
         ).sort("seconds", "gpu_seconds", "begin", descending=[True, True, False], maintain_order=True)
 
     def runs(self, job: int | None = None, *, within: tuple[float, float] = (-math.inf, math.inf)) -> pl.DataFrame:
-        """Where and when jobs ran without a break, one row an instance; or those of one job, or at some time.
+        """Return where and when jobs ran without a break, one row an instance.
 
-        `end` is null where it still runs; `gpus` has a bit for each of the node's GPUs, as in `placements`.
+        Parameters
+        ----------
+        job
+            One job by its number (default: all).
+        within
+            From when to when, in seconds (default: the whole run).
+
+        Returns
+        -------
+        polars.DataFrame
+            `end` is null where it still runs; `gpus` has a bit for each of the node's GPUs, as in `placements`.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such job, or it was left out.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> run = fleetlab.simulate("builtin:200")
+        >>> run.runs(0).height == run.jobs["instances"][0]
+        True
+
         """
         found = self.played.runs(self.world.first)
         mine = (found.begin < within[1]) & (found.end > within[0])
@@ -335,11 +420,21 @@ class SimResult(Result):
         return _unfinished(self.world, self.played)
 
     def schedule(self) -> pl.DataFrame:
-        """One row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was left out.
+        """Return one row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was left out.
 
-        `name` is the log's own id of the job, where the trace has them; `wait_gpu` and the like are seconds by
-        reason; `nodes` and `gpus` have an entry an instance, as `placements` tells them. Of a job that was left out
-        there is only its number, its name and the reason.
+        Returns
+        -------
+        polars.DataFrame
+            `name` is the log's own id of the job, where the trace has them; `wait_gpu` and the like are seconds by
+            reason; `nodes` and `gpus` have an entry an instance, as `placements` tells them. Of a job that was left out
+            there is only its number, its name and the reason.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.simulate("builtin:200").schedule().height
+        200
+
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
         where = self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance"))
@@ -358,6 +453,26 @@ class SimResult(Result):
         """Write the run as a trace that Perfetto opens: nodes are processes, GPUs threads, jobs slices.
 
         Preemptions and jobs that pass others in the queue are flows; waiting jobs by reason and GPUs are counters.
+
+        Parameters
+        ----------
+        path
+            The file, such as run.perfetto-trace.
+        progress
+            Called as it is written.
+
+        Raises
+        ------
+        FleetlabError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     fleetlab.simulate("builtin:200").write_perfetto(f"{folder}/run.perfetto-trace")
+
         """
         from fleetlab.sim.perfetto.trace_file import write
 
@@ -366,12 +481,28 @@ class SimResult(Result):
     # -- over time ---------------------------------------------------------------------------------------------------
 
     def timeline(self, *, every: float | None = None) -> pl.DataFrame:
-        """The cluster and the queue at instants `every` so many seconds (500 of them if not told), by GPU type.
+        """Return the cluster and the queue over time, by GPU type.
 
-        `up`: GPUs that are switched on; `allocated`: what jobs hold of them; `used`: GPUs that anyone holds some of;
-        `fragmented`: what is free but of no use to the usual jobs (FGD's measure): all in GPUs. The rows for all types
-        also have the jobs, instances and GPUs that wait. The schedule is audited on the way: an AssertionError says
-        that something is held twice.
+        The schedule is audited on the way: an AssertionError says that something is held twice.
+
+        Parameters
+        ----------
+        every
+            Seconds between two instants (default: 500 instants in all).
+
+        Returns
+        -------
+        polars.DataFrame
+            `up`: GPUs that are switched on; `allocated`: what jobs hold of them; `used`: GPUs that anyone holds some
+            of; `fragmented`: what is free but of no use to the usual jobs (FGD's measure): all in GPUs. The rows for
+            all types also have the jobs, instances and GPUs that wait.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.simulate("builtin:200").timeline(every=86_400.0).columns[:3]
+        ['time', 'gpu_type', 'gpus']
+
         """
         stopped = self.played.stopped
         if every is not None and not 0 < every < float("inf"):
@@ -384,9 +515,26 @@ class SimResult(Result):
         return timeline(self.world, self.played, self.cluster, times if stopped else np.zeros(1))
 
     def waiting_over_time(self, edges: Floats) -> Floats:
-        """The seconds that jobs waited from each edge of time to the next, by reason: [edges - 1, REASONS].
+        """Return the seconds that jobs waited from each edge of time to the next, by reason.
 
         Divided by the length of the interval that is the mean number of jobs that wait; over the whole run, the ledger.
+
+        Parameters
+        ----------
+        edges
+            Seconds, in ascending order.
+
+        Returns
+        -------
+        numpy.ndarray
+            Seconds by interval and reason.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.simulate("builtin:200").waiting_over_time(np.array([0.0, 60.0, 120.0])).shape[0]
+        2
+
         """
         world, mine = self.world, self.world.measured
         start, submitted = self.played.start[mine], world.submitted[mine]
@@ -402,7 +550,25 @@ class SimResult(Result):
         return Holdings.of(self.world, self.played, self.cluster)
 
     def usage_over_time(self, edges: Floats) -> Usage:
-        """What was up and what was allocated from each edge of time to the next, by GPU type."""
+        """Return what was up and what was allocated from each edge of time to the next, by GPU type.
+
+        Parameters
+        ----------
+        edges
+            Seconds, in ascending order.
+
+        Returns
+        -------
+        Usage
+            GPU-seconds by interval and type.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> sorted(fleetlab.simulate("builtin:200").usage_over_time(np.array([0.0, 60.0])).types)[:2]
+        ['MISC', 'P100']
+
+        """
         return usage(self.world, self.played, self.cluster, edges)
 
     def cluster_timeline(self, most: int) -> TimelineFigure | None:
@@ -440,7 +606,26 @@ class SimResult(Result):
         return done.join(waits.filter(pl.col("recorded") >= 0), on="job", maintain_order="left")
 
     def blocks(self, jobs: pl.DataFrame) -> BlockBootstrap:
-        """The blocks of time in which some of the jobs were submitted; the same for every run of this workload."""
+        """Return the blocks of time in which some of the jobs were submitted; the same for every run of this workload.
+
+        Parameters
+        ----------
+        jobs
+            Rows of `jobs`.
+
+        Returns
+        -------
+        BlockBootstrap
+            What intervals of their means are resampled by.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> run = fleetlab.simulate("builtin:200")
+        >>> type(run.blocks(run.jobs)).__name__
+        'BlockBootstrap'
+
+        """
         return blocks_of(jobs, 0.0, self._span)
 
     @cached_property
@@ -481,7 +666,20 @@ class SimResult(Result):
         return share if self.unfinished else [*share, last]
 
     def allocation_by_type(self) -> dict[str, Interval]:
-        """The share of each type's GPUs that is allocated while jobs arrive; the interval is that of the summary."""
+        """Return the share of each type's GPUs that is allocated while jobs arrive.
+
+        Returns
+        -------
+        dict of Interval
+            By GPU type; the interval is that of the summary.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> sorted(fleetlab.simulate("builtin:200").allocation_by_type())[:2]
+        ['MISC', 'P100']
+
+        """
         there, allocated = (x[:BLOCKS].T for x in self._usage.both)
         blocks = BlockBootstrap.of_series(BLOCKS)
         both = zip(self._usage.types, allocated, there, strict=True)
@@ -513,8 +711,24 @@ class SimResult(Result):
         return Estimate.exact(name, accounts.cost(self._usage.held(), self.prices), self.prices.unit)
 
     def per_day(self) -> list[Estimate]:
-        """GPU-hours, energy and cost per day while jobs arrive: what runs of different span can be compared by."""
+        """Return GPU-hours, energy and cost per day while jobs arrive: what runs of different span can be compared by.
+
+        Returns
+        -------
+        list of Estimate
+            Exact by the model of `Prices`.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> len(fleetlab.simulate("builtin:200").per_day()) > 0
+        True
+
+        """
         return per_day(self.usage_over_time(np.array([0.0, self._usage.edges[BLOCKS]])), self.prices)
+
+    def _whole_tables(self) -> Mapping[str, Callable[[], pl.DataFrame]]:
+        return {"jobs": lambda: self.jobs, "ledger": lambda: self.ledger, "holders": lambda: self.holders}
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""

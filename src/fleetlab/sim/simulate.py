@@ -44,11 +44,35 @@ def simulate(
 
     Parameters
     ----------
-    scenario, cluster, words
+    scenario
         What builds the scenario, as `Scenario.of` takes it: a `Trace`, a `Workload`, the folder of a saved trace or
         `builtin[:JOBS[:SEED]]`, and words such as `order="sjf"` or `load=1.2`; `fleetlab simulate --help` lists them.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     progress
         Called as the run advances.
+
+    Returns
+    -------
+    SimResult
+        One row per job in `jobs`, why each waited in `ledger`, and means with 95 % intervals in `summary()`.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no job to simulate, or less than `min_coverage` of the GPU-hours have a run time.
+    PolicyError
+        If a policy is not known, or does not rank.
+    TraceError
+        If the trace cannot be opened, or has no cluster.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.simulate("builtin:200", order="sjf", load=20)
+    <SimResult 200 jobs, sjf/greedy/best_fit, mean wait 110 s (95 % CI 60 to 260)>
 
     """
     s = Scenario.of(scenario, cluster, **words)
@@ -60,7 +84,10 @@ def simulate(
     if s.data.is_log and s.min_coverage:
         require(Coverage.of(s.run_times, jobs.refused), s.min_coverage)
     provenance = Provenance("simulate", s.workload.source, s.settings(), s.seed)
-    return SimResult.of(jobs, play_scenario(s, jobs, progress), s.cluster, provenance, prices=s.prices, scenario=s)
+    result = SimResult.of(jobs, play_scenario(s, jobs, progress), s.cluster, provenance, prices=s.prices, scenario=s)
+    if s.data.is_log and s.min_coverage:  # a scheduler with rules of its own may have refused more
+        require(Coverage.of(s.run_times, result.refused), s.min_coverage)
+    return result
 
 
 def world_of(s: Scenario) -> World:

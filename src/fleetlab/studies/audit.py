@@ -78,7 +78,33 @@ def audit(
 ) -> Audit:
     """Check whether the schedule of a log is feasible on its cluster, and compare recorded with simulated waits.
 
-    The words choose the policy of the simulation.
+    Parameters
+    ----------
+    source
+        What builds the scenario, as `Scenario.of` takes it; the words choose the policy of the simulation.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
+    progress
+        Called as the simulation advances.
+
+    Returns
+    -------
+    Audit
+        The violations by check, and recorded beside simulated waits.
+
+    Raises
+    ------
+    TraceError
+        If the trace cannot be opened, or has no cluster.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.audit("builtin:200")
+    <Audit: The recorded schedule is feasible: no violation in 6 checks.>
+
     """
     scenario = Scenario.of(source, cluster, **words)
     if scenario.load != 1:

@@ -56,10 +56,45 @@ def read(
     since: str | None = None,
     progress: Progress = silent,
 ) -> Trace:
-    """Read a foreign log: every row of it is in the trace, or in its `rejects` with file, line and reason.
+    r"""Read a foreign log: every row of it is in the trace, or in its `rejects` with file, line and reason.
 
-    `map` says how a table of your own becomes a workload, `zone` by which clock a log without time zones was written,
-    and `since` when it begins: what was submitted before is submitted then.
+    Parameters
+    ----------
+    path
+        A file, or a folder with the format's files.
+    format
+        How it is written: slurm, kubernetes, swf, csv, philly and so on; `fleetlab traces` lists the readers.
+    map
+        How a table of your own becomes a workload: `{"submit": "created", "gpu_milli": "cards*1000"}`.
+    zone
+        Time zone of a log without time zones, such as Europe/Berlin.
+    since
+        When the log begins, as given to `sacct -S`, such as 2024-05-01: earlier submissions are clipped to it.
+    progress
+        Called as rows are read.
+
+    Returns
+    -------
+    Trace
+        The jobs, the cluster where the log tells it, and every row that could not be kept.
+
+    Raises
+    ------
+    TraceError
+        If the log is not what its reader expects, or there is no reader by that name.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     log = Path(folder, "jobs.csv")
+    ...     _ = log.write_text("created,ended,cards\n0,60,1\n30,90,2\n")
+    ...     trace = fleetlab.read(log, "csv", map={"submit": "created", "end": "ended", "gpu_milli": "cards*1000"})
+    >>> trace
+    <Trace 2 jobs, no cluster, 0 rejects, csv:jobs>
+
     """
     path = Path(path)
     hint = f"choose from {', '.join(READERS)}; `fleetlab traces` lists them"

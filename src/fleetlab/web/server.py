@@ -37,16 +37,44 @@ def web(
 ) -> None:
     """Serve an interactive page of what-if scenarios, until SIGTERM or Ctrl-C; print its address once it is up.
 
-    `traces` is a folder of saved traces to choose from. On another `host` than loopback, and with `allow_host` (further
-    names that it is reached by, as through a proxy), the page asks for a token. `limit` is how many seconds one
-    computation may take.
+    Parameters
+    ----------
+    traces
+        A folder of saved traces to choose from.
+    host
+        Address to listen on. On another than loopback the page asks for a token.
+    port
+        Port to listen on; 0 takes a free one.
+    allow_host
+        Further names that it is reached by, as through a proxy; with any, the page asks for a token.
+    workers
+        Processes that simulate.
+    upload_mib
+        The largest log that a page may send, in MiB.
+    limit
+        How many seconds one computation may take.
+    open
+        Open the page in a browser.
+    json
+        Print the address as one JSON object.
+
+    Raises
+    ------
+    FleetlabError
+        If it cannot listen there, or the extra `web` is not installed.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.web(port=0)  # doctest: +SKIP
+
     """
     for package in ("uvicorn", "starlette"):
         try:
             import_module(package)
         except ImportError as e:
             msg = f"the page needs a package that is not installed: {e.name}"
-            raise FleetlabError(msg, hint="`pip install fleetlab[web]`") from None
+            raise FleetlabError(msg, hint="`pip install 'fleetlab[web]'`") from None
     root = _check(traces, workers, upload_mib, limit)
     with _listen(host, port) as listening:
         from fleetlab.web.guard import Guard

@@ -239,5 +239,5 @@ def test_read_kubernetes_takes_queues_and_pod_groups_beside_pods(tmp_path):
 def test_an_error_names_the_queue_that_it_is_about(tmp_path):
     path = tmp_path / "queues.yaml"
     path.write_text(VOLCANO.replace("weight: 3", "weight: many"))
-    with pytest.raises(TraceError, match="Queue research: `spec.weight`"):
+    with pytest.raises(TraceError, match=r"Queue research: `spec\.weight`"):
         read_scheduler(path)

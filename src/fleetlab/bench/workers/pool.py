@@ -18,6 +18,7 @@ LEAD = 0.25  # s between the request and the common start
 GRACE = 20.0  # s after the end of a window for an answer
 LOAD = 150.0  # s for a worker to start and load
 TRIES = 2  # starts of the worker of one seat
+SEEDS_OF_A_BLOCK = 1000  # more than any plan has copies of a tenant
 
 Failure = dict[str, Any]
 
@@ -100,12 +101,16 @@ class TenantWorkers:
             why = apart.get(self.about[seat]["pid"])
             self.about[seat] |= {"attached": why is None} | ({"apart": why} if why else {})
 
-    def _feeding(self, seat: Seat) -> dict[str, Any]:
-        """Schedule or pauses of a seat: the same in every cell and mode, so that they are comparable."""
+    def _feeding(self, seat: Seat, block: int) -> dict[str, Any]:
+        """Schedule or pauses of a seat: the same in every cell and mode of a block, so that they are comparable.
+
+        Another block draws anew: a repetition of the same requests would tell of the GPU, but not of the requests.
+        """
         tenant, plan = self._plan.tenants[seat.tenant], self._plan
         if not tenant.poisson:
-            return {"rest": tenant.rest, "seed": plan.seed + seat.copy}
-        due = arrivals(tenant.poisson, plan.settle + plan.window, seed=(plan.seed, seat.copy))
+            return {"rest": tenant.rest, "seed": plan.seed + seat.copy + SEEDS_OF_A_BLOCK * block}
+        drawn = (plan.seed, seat.copy, block) if block else (plan.seed, seat.copy)
+        due = arrivals(tenant.poisson, plan.settle + plan.window, seed=drawn)
         return {"due": due.round(6).tolist(), "grace": 2.0}
 
     def meet(self, cell: BenchCell) -> tuple[float, dict[Seat, dict[str, Any]], list[Failure]]:
@@ -114,7 +119,7 @@ class TenantWorkers:
         here = [s for s in cell.seats if s in self._workers]
         start = time.monotonic() + LEAD
         for seat in here:
-            how = self._feeding(seat)
+            how = self._feeding(seat, cell.block)
             self._workers[seat].send(do="run", at=start, settle=plan.settle, window=plan.window, **how)
         time.sleep(max(start + plan.settle + plan.window - time.monotonic(), 0))
         deadline = time.monotonic() + GRACE

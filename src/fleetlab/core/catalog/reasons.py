@@ -40,6 +40,8 @@ NO_QUEUE = "refused: it names no LocalQueue or ClusterQueue of Kueue"
 ABOVE_CLUSTER_QUEUE = (
     "refused: its ClusterQueue could never admit it: more than all quota, or of no flavor that it may use"
 )
+ABOVE_NAMESPACE_QUOTA = "refused: more than a ResourceQuota of its namespace, or without what the quota wants said"
+OUTSIDE_LIMIT_RANGE = "refused: outside of the bounds of a LimitRange of its namespace"
 NO_GANG_QUEUE = "never starts: it names no Queue of the scheduler that takes jobs"
 CLOSED_GANG_QUEUE = "never starts: its Queue is closed"
 ABOVE_GANG_QUEUE = "never starts: its gang requests more than its Queue, or one above it, may ever hold"
@@ -48,9 +50,9 @@ OVER_GANG_QUOTA = "never starts: it is not preemptible, and above the quota of i
 MOST_EVICTIONS = 100
 EVICTED_WITHOUT_END = f"never ends: it began anew {MOST_EVICTIONS} times, as jobs evict each other without end"
 REFUSALS = (
-    "", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION, NO_QUEUE, ABOVE_CLUSTER_QUEUE, NO_GANG_QUEUE, CLOSED_GANG_QUEUE,
-    ABOVE_GANG_QUEUE, OVER_GANG_QUOTA, EVICTED_WITHOUT_END,
-)  # by number  # fmt: skip
+    "", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION, NO_QUEUE, ABOVE_CLUSTER_QUEUE, ABOVE_NAMESPACE_QUOTA, OUTSIDE_LIMIT_RANGE,
+    NO_GANG_QUEUE, CLOSED_GANG_QUEUE, ABOVE_GANG_QUEUE, OVER_GANG_QUOTA, EVICTED_WITHOUT_END,
+)  # fmt: skip  # by number
 
 # At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
 REASONS = Catalog(

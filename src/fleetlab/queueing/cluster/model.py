@@ -71,8 +71,38 @@ def model(
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
     Pools are GPU types; a job that may run on several is assigned to one at random, weighted by their GPUs.
-    Intervals come from a block bootstrap over forty blocks of time. Where less than `min_coverage` of the GPU-hours can
-    be modeled, it refuses.
+    Intervals come from a block bootstrap over forty blocks of time.
+
+    Parameters
+    ----------
+    workload
+        The jobs.
+    cluster
+        The nodes.
+    min_coverage
+        Refuse to answer where less than this share of the GPU-hours can be modeled (default: 0).
+    seed
+        Random seed of the assignment and of the bootstrap (default: 0).
+    progress
+        Called as pools are modeled.
+
+    Returns
+    -------
+    ClusterModel
+        Load and predicted wait of each pool, with intervals, and the assumptions that are violated.
+
+    Raises
+    ------
+    WorkloadError
+        If too little can be modeled.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> scenario = fleetlab.Scenario.of("builtin:200", load=20)
+    >>> fleetlab.model(scenario.workload, scenario.cluster)
+    <ClusterModel 6 pools, V100M32 at 256%>
+
     """
     among = pools(cluster)
     times = run_times(workload, "impute", seed)

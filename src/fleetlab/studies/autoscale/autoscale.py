@@ -69,8 +69,8 @@ def autoscale(
     wait
         The goal: a P95 wait of at most this (default: 60 s).
     risk
-        Instead of `wait`: the probability that a step needs more nodes than a forecast has ready. The goal is the P95
-        wait that follows from it.
+        Instead of a goal: the probability that a step needs more nodes than a forecast has ready, such as 0.05. The
+        others must then meet the P95 wait that results.
     every
         The time between two decisions.
     boot
@@ -82,8 +82,27 @@ def autoscale(
         The forecast models and families to choose from.
     progress
         Called as replays are finished.
-    words
+    **words
         Words of the scenario; its placement is first_fit, and it has no events of its own.
+
+    Returns
+    -------
+    Autoscaling
+        Findings, and a table of scaling policies with their node-hours per day and P95 wait.
+
+    Raises
+    ------
+    WorkloadError
+        If the log is too short to learn from, or a kind of node would have no jobs.
+
+    Examples
+    --------
+    >>> import fleetlab, polars as pl
+    >>> hourly = pl.DataFrame({"submit": [3600.0 * k for k in range(150)], "runtime": 1800.0, "gpu_milli": 1000})
+    >>> jobs = fleetlab.Workload.of(hourly, source="by hand")
+    >>> result = fleetlab.autoscale(jobs, fleetlab.Cluster.uniform(2, 1), every="15m", models=["last"])
+    >>> result.provenance.settings["wait"]
+    60.0
 
     """
     scenario = Scenario.of(source, cluster, **words)

@@ -48,7 +48,32 @@ class Calibration(FieldsResult):
     scenario: Scenario | None = None
 
     def save(self, path: Path | str) -> Path:
-        """Write the calibrated scenario to a TOML file, which `Scenario.of` and every command take like a trace."""
+        """Write the calibrated scenario to a TOML file, which `Scenario.of` and every command take like a trace.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no calibrated scenario: the findings say why.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> calibrated = Calibration(Provenance("calibrate", "mine"), scenario=Scenario.of("builtin:200", latency=5))
+        >>> with TemporaryDirectory() as folder:
+        ...     Scenario.of(calibrated.save(f"{folder}/mine.toml"))
+        <Scenario builtin:200: fifo/greedy, latency 5>
+
+        """
         path = Path(path)
         if self.scenario is None:
             msg = f"no calibrated scenario to save: {self.findings[1]}"
@@ -73,13 +98,36 @@ def calibrate(
 
     Parameters
     ----------
-    source, cluster, words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     fit
         The share of the jobs, by submission, on which latency, policy, hidden nodes and quota are fitted; the others
         judge them (default: 0.6).
     progress
         Called as simulations are done.
+
+    Returns
+    -------
+    Calibration
+        Findings, the error of simulated waits before and after, and the calibrated `scenario` (None: the findings
+        say why there is none).
+
+    Raises
+    ------
+    TraceError
+        If the trace cannot be opened, or has no cluster.
+    WorkloadError
+        If `fit` is not between 0 and 1, or a load, window, latency or end is given: a log is calibrated as recorded.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.calibrate("builtin:200").findings[0]
+    '181 of 200 jobs are compared, 99 % of the GPU-hours (19 without a run time, 1 without a start).'
 
     """
     scenario = given = Scenario.of(source, cluster, **words)

@@ -49,11 +49,15 @@ def capacity(
 
     Parameters
     ----------
-    source, cluster, words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     slo
         The goal: mean or a percentile (p50, p90, p95, …) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit:
-        seconds, or such as 10m or 2h.
+        seconds, or such as 10m or 2h; a number for a slowdown.
     pool
         The pool or GPU type to scale; the goal is measured on the jobs that may run there (default: all pools in
         proportion, and all jobs).
@@ -65,6 +69,25 @@ def capacity(
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
         Called as sizes are done.
+
+    Returns
+    -------
+    Capacity
+        Findings with the smallest size, and the curve of the metric over sizes.
+
+    Raises
+    ------
+    WorkloadError
+        If the goal is not understood, or no size meets it.
+
+    Examples
+    --------
+    >>> import fleetlab, polars as pl
+    >>> table = pl.DataFrame({"submit": [0.0, 10.0, 20.0, 30.0], "runtime": 600.0, "gpu_milli": 8000})
+    >>> jobs = fleetlab.Workload.of(table, source="by hand")
+    >>> result = fleetlab.capacity(jobs, fleetlab.Cluster.uniform(1, 8), slo="p90 wait < 1m", workers=0)
+    >>> result.findings[0][:15]
+    'From 4 nodes on'
 
     """
     scenario, goal = Scenario.of(source, cluster, **words), ServiceGoal.read(slo)

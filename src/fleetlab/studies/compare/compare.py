@@ -45,9 +45,13 @@ def compare(
 
     Parameters
     ----------
-    source, cluster, words
+    source
         What builds a scenario, as `Scenario.of` takes it; or several scenarios with the same jobs, as `Scenario.vary`
         returns them.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     policies
         Changes of the scenario, each as ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING (the last may be left out, WORD=VALUE
         for other words), a `Policy`, a mapping of words, or a `Scenario` (default: fifo, fifo/easy, smallest, sjf with
@@ -59,6 +63,28 @@ def compare(
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
         Called as policies are done.
+
+    Returns
+    -------
+    Comparison
+        Findings, and a table `policies` with each metric and its paired difference from the baseline.
+
+    Raises
+    ------
+    WorkloadError
+        If there is nothing to compare, or scenarios have different jobs.
+    PolicyError
+        If a policy is not known, or does not rank.
+    TraceError
+        If the trace cannot be opened, or `conf` is given for a site whose configuration it does not tell.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> scenario = fleetlab.Scenario.of("builtin:200", load=20)
+    >>> result = fleetlab.compare(scenario.vary(order=["fifo", "sjf"]), workers=0)
+    >>> result.to_polars("policies")["policy"].to_list()
+    ['fifo/greedy', 'sjf/greedy']
 
     """
     if conf:

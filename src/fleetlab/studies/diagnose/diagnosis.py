@@ -52,8 +52,12 @@ def diagnose(
 
     Parameters
     ----------
-    source, cluster, words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     changes
         What to change: types (any GPU type), cpu, memory (unlimited), fragmentation (each GPU type one large
         node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),
@@ -64,6 +68,25 @@ def diagnose(
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
         Called as changes are done.
+
+    Returns
+    -------
+    Diagnosis
+        Findings, the waiting time by reason, and the effect of each change with a paired interval.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no job to simulate, or no change by that name.
+    TraceError
+        If the trace cannot be opened, or has no cluster.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> result = fleetlab.diagnose("builtin:200", load=20, changes=["cpu"], workers=0)
+    >>> "of all waiting time is `cpu`" in result.findings[0]
+    True
 
     """
     scenario = Scenario.of(source, cluster, **words)

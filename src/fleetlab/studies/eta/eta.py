@@ -55,8 +55,12 @@ def eta(
 
     Parameters
     ----------
-    source, cluster, words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     job
         The log's own id of a job, or its number in the trace; without one, all jobs that wait are answered.
     request
@@ -69,12 +73,30 @@ def eta(
         How often the queue is played, at most: fewer where it is long.
     calibrate
         Ask about so many earlier jobs of the log that had to wait, and move quantiles as those turned out to need.
-        These asks are kept for the next question (default: 60; 0: quantiles as the replays have them).
+        These asks are kept in the user's cache for the next question about this log; 0: quantiles as the replays
+        have them (default: 60).
     starts
         Whose starts are taken as what happened before: those of the `log`, or `simulated` ones (default: auto, those
         of the log where it has them and the scenario leaves its load and nodes as they are).
     progress
         Called as replays are done.
+
+    Returns
+    -------
+    Eta
+        The median start, its intervals, chances by the hour, and what the job waits for.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such job, or the request cannot run on the cluster.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> result = fleetlab.eta("builtin:200", load=20, request="1 T4, 1 h", at="60s", replays=20, calibrate=0)
+    >>> result.provenance.verb
+    'eta'
 
     """
     if replays < 1 or calibrate < 0:

@@ -63,16 +63,36 @@ def explain(
 
     Parameters
     ----------
-    source, cluster, words
+    source
         What builds the scenario, as `Scenario.of` takes it.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
     job
         The log's own id of the job, its number, or `user=…`, `group=…`, which lists the jobs that are meant.
     longest
         List so many of the jobs (all, or those that `job` means), the longest waits first.
     what_if
-        Simulate the job again with other requests.
+        Simulate the job again with other requests: GPU type, size, partition, queue, time limit (default: yes).
     progress
         Called as simulations end.
+
+    Returns
+    -------
+    Explanation or Candidates
+        The story of one job, second by second; or the jobs that are meant.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no such job.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.explain("builtin:200", load=20, longest=2)
+    <Candidates: 200 jobs; the 2 longest waits of them.>
 
     """
     scenario = Scenario.of(source, cluster, **words).open(progress)

@@ -51,8 +51,10 @@ def plan_ahead(
     target
         requests: place all that is requested over the horizon, and nothing ends; level: place what is allocated at
         its peak.
-    every, horizon
-        The length of a step, and the number of steps to plan for.
+    every
+        The length of a step: seconds, or such as 1h.
+    horizon
+        The number of steps to plan for.
     quantile
         The upper quantile of the demand, from 0.5 to below 1.
     by
@@ -61,10 +63,35 @@ def plan_ahead(
         The forecast models and families to choose from.
     recent
         How much of the end of the log the shapes of instances are taken from.
-    objective, prices, seconds, seed
-        As in `plan`; each of the searches may take so many seconds.
+    objective
+        As in `plan`.
+    prices
+        As in `plan`.
+    seconds
+        How long each of the searches may take.
+    seed
+        Random seed (default: 0).
     progress
         Called as models are fitted and plans are searched.
+
+    Returns
+    -------
+    PlanAhead
+        How many nodes are needed now, for the median and for the upper quantile; and where instances would go.
+
+    Raises
+    ------
+    WorkloadError
+        If the trace is too short to forecast from.
+    TraceError
+        If the trace has no cluster, and no `nodes` are given.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> trace = fleetlab.synthesize(jobs=200, days=2)
+    >>> fleetlab.plan_ahead(trace, every="15m", horizon=2, models=["last"], seconds=1)
+    <PlanAhead nodes needed: now 1, median 1, P90 2>
 
     """
     back = _check(trace, objective, recent)

@@ -54,7 +54,35 @@ class Runs(Result):
         return {**self.frames, "cells": self.cells}
 
     def export(self, path: Path | str) -> Path:
-        """Write every cell as .csv or .parquet, atomically."""
+        """Write every cell into a file, whole or not at all.
+
+        Parameters
+        ----------
+        path
+            The file, .csv or .parquet.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        WorkloadError
+            If it ends in something else.
+        FleetlabError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = fleetlab.sweep("builtin:200", seeds=1, workers=1, store=f"{folder}/store")
+        ...     fleetlab.runs(f"{folder}/store").export(f"{folder}/cells.csv").name
+        'cells.csv'
+
+        """
         path = Path(path)
         if path.suffix not in (".csv", ".parquet"):
             msg = f"cells are exported as .csv or .parquet, not: {path.name}"
@@ -78,8 +106,36 @@ def runs(
 ) -> Runs:
     """List the cells of a run store, and compare scenarios with a baseline.
 
-    `where` and `against` are words and their values: only cells that have all of `where` are listed, and each
-    scenario is compared with the one that has the words of `against` and is otherwise the same.
+    Parameters
+    ----------
+    store
+        The folder of finished cells, as `sweep` makes it.
+    where
+        Words and their values: only cells that have all of them are listed.
+    against
+        Words and their values: each scenario is compared with the one that has them and is otherwise the same.
+    metrics
+        The metrics to list and to compare.
+
+    Returns
+    -------
+    Runs
+        One row per cell, means by scenario, and differences from the baseline.
+
+    Raises
+    ------
+    FleetlabError
+        If there is no run store.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = fleetlab.sweep("builtin:200", seeds=1, workers=1, store=folder)
+    ...     fleetlab.runs(folder).summary()[0]
+    Estimate(metric='cells', value=1, low=1, high=1, unit='')
+
     """
     filters, base = dict(where or {}), dict(against or {})
     for words, known in ((filters, KNOWN), (base, (*AXES, *APART))):

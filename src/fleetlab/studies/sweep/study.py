@@ -13,8 +13,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+import polars as pl
+
 from fleetlab.core import Cluster, Scenario, Words, WorkloadError, toml
 from fleetlab.core.addresses import beside
+from fleetlab.core.cells import noun_cell
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import WORDS, check
@@ -34,7 +37,31 @@ StudyLike: TypeAlias = "Study | Iterable[Scenario] | ScenarioLike"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study:
-    """Scenarios, the seeds to run each with, and what to compare; build one with `Study.of`."""
+    """Scenarios, the seeds to run each with, and what to compare; build one with `Study.of`.
+
+    Parameters
+    ----------
+    scenarios
+        The scenarios.
+    seeds
+        The seeds to run each with.
+    resample
+        How a seed changes the jobs (None: `synthesize` for a built-in trace, `blocks` for any other).
+    against
+        The words of the baseline.
+    metrics
+        The metrics to compare.
+    confidence
+        The probability with which all intervals of differences hold.
+    name
+        Its name.
+
+    Examples
+    --------
+    >>> Study.of("builtin:500", seeds=3)
+    <Study study: 1 scenario, 3 seeds>
+
+    """
 
     scenarios: tuple[Scenario, ...]
     seeds: Seeds
@@ -59,8 +86,40 @@ class Study:
     ) -> Study:
         """Build a study from scenarios, a study file (`.toml`), or what a scenario is built from; or change one.
 
+        Parameters
+        ----------
+        source
+            Scenarios as `Scenario.vary` returns them, a study file, a `Study`, or what `Scenario.of` takes.
+        cluster
+            The nodes, in place of those of the trace.
+        **words
+            Words of the scenario, such as `order="sjf"` or `load=1.2`.
+        seeds
+            As `sweep` takes them, like all that follows.
+        resample
+            How a seed changes the jobs.
+        against
+            The words of the baseline.
+        metrics
+            The metrics to compare.
+        confidence
+            The probability with which all intervals of differences hold.
+
+        Returns
+        -------
+        Study
+            The study.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no scenario, or no baseline among them.
+
+        Examples
+        --------
         >>> Study.of(Scenario.of("builtin:500").vary(order=["fifo", "sjf"]), seeds=3)
         <Study study: 2 scenarios, 3 seeds>
+
         """
         if isinstance(source, str | Path) and str(source).endswith(".toml"):
             source = cls.from_toml(source)
@@ -84,7 +143,33 @@ class Study:
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Study:
-        """Read a study file; the files it names are looked for beside it."""
+        r"""Read a study file; the files it names are looked for beside it.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Study
+            The study, named after the file.
+
+        Raises
+        ------
+        WorkloadError
+            If the file cannot be read, or a key is unknown.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder, "orders.toml")
+        ...     _ = file.write_text('trace = "builtin:500"\norder = ["fifo", "sjf"]\nseeds = 3\n')
+        ...     Study.from_toml(file)
+        <Study orders: 2 scenarios, 3 seeds>
+
+        """
         path = Path(path)
         return cls.of_words(toml.load(path, "the study", HINT), name=path.stem, folder=path.parent)
 
@@ -92,8 +177,30 @@ class Study:
     def of_words(cls, words: Mapping[str, Any], *, name: str = "study", folder: Path | str = ".") -> Study:
         """Build a study from the words of a study file.
 
+        Parameters
+        ----------
+        words
+            Values, or lists of values, by word, and options of a study.
+        name
+            Its name.
+        folder
+            Where files that it names are looked for.
+
+        Returns
+        -------
+        Study
+            Every combination of the values.
+
+        Raises
+        ------
+        WorkloadError
+            If a key is unknown, or a value is not understood.
+
+        Examples
+        --------
         >>> Study.of_words({"trace": "builtin:500", "order": ["fifo", "sjf"], "seeds": 3})
         <Study study: 2 scenarios, 3 seeds>
+
         """
         check(words, (*WORDS, *OPTIONS))
         folder = Path(folder)
@@ -107,7 +214,29 @@ class Study:
         return cls._of_scenarios(scenarios, name).replace(**options)
 
     def replace(self, **changes: Any) -> Study:  # noqa: ANN401
-        """Return the study with other scenarios or options."""
+        """Return the study with other scenarios or options.
+
+        Parameters
+        ----------
+        **changes
+            Fields of the study.
+
+        Returns
+        -------
+        Study
+            The other study; this one stays as it is.
+
+        Raises
+        ------
+        WorkloadError
+            If a value is out of range, or no scenario is the baseline.
+
+        Examples
+        --------
+        >>> Study.of("builtin:500").replace(seeds=5)
+        <Study study: 1 scenario, 5 seeds>
+
+        """
         if "seeds" in changes:
             changes["seeds"] = Seeds.of(changes["seeds"])
         if changes.get("resample") is not None:
@@ -127,12 +256,29 @@ class Study:
             raise WorkloadError(msg, hint="a baseline has values that are in the study, beside others to compare")
         return made
 
+    def _repr_html_(self) -> str:
+        titles = pl.DataFrame({"scenario": [scenario.title for scenario in self.scenarios]})
+        return noun_cell(repr(self).strip("<>"), {"scenarios": titles})
+
     def __repr__(self) -> str:
         count = len(self.scenarios)
         return f"<Study {self.name}: {count:,} scenario{'s' * (count > 1)}, {self.seeds}>"
 
     def pairs(self) -> list[tuple[Scenario, Scenario]]:
-        """Return each scenario with its baseline: the one with the words of `against`, and otherwise the same."""
+        """Return each scenario with its baseline: the one with the words of `against`, and otherwise the same.
+
+        Returns
+        -------
+        list of tuple of Scenario
+            Scenario and baseline; empty where there is no baseline.
+
+        Examples
+        --------
+        >>> scenarios = Scenario.of("builtin:500").vary(order=["fifo", "sjf"])
+        >>> [scenario.title for scenario, _ in Study.of(scenarios, against={"order": "fifo"}).pairs()]
+        ['sjf/greedy']
+
+        """
         if not self.against:
             return []
         known = set(self.scenarios)

@@ -50,12 +50,54 @@ def sweep(
 
     A cell is a scenario with a seed. Finished cells are kept, however the sweep ends: the same call runs the rest.
 
-    `source` is a study file (`.toml`), a `Study`, scenarios as `Scenario.vary` returns them, or what a scenario is
-    built from. `seeds` is how many, which, or a table with `least`, `most` and `within`; `resample` how a seed
-    changes the jobs (synthesize, blocks or none); `against` the words of the baseline, such as `{"order": "fifo"}`.
-    All intervals of differences hold with a probability of `confidence`. `store` is the folder of finished cells:
-    several studies, and several sweeps at once, may share one. `engine` is `local` or `ray`, with the `address` of a
-    Ray cluster; `workers` is how many cells are run at once (default: one per core).
+    Parameters
+    ----------
+    source
+        A study file (`.toml`), a `Study`, scenarios as `Scenario.vary` returns them, or what a scenario is built from.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
+    seeds
+        How many, which, or a table with `least`, `most` and `within`.
+    resample
+        How a seed changes the jobs: synthesize, blocks or none (default: synthesize for a built-in trace, else blocks).
+    against
+        The words of the baseline, such as `{"order": "fifo"}`.
+    metrics
+        The metrics to compare.
+    confidence
+        The probability with which all intervals of differences hold (default: 0.95).
+    store
+        The folder of finished cells: several studies, and several sweeps at once, may share one.
+    engine
+        `local`, or `ray`.
+    address
+        The address of a Ray cluster.
+    workers
+        How many cells are run at once (default: one per core).
+    progress
+        Called as cells are done.
+
+    Returns
+    -------
+    Sweep
+        Means by scenario with intervals over seeds, and paired differences from the baseline.
+
+    Raises
+    ------
+    WorkloadError
+        If the study is not understood, or a word of `against` is not in it.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> from tempfile import TemporaryDirectory
+    >>> scenarios = fleetlab.Scenario.of("builtin:200", load=20).vary(order=["fifo", "sjf"])
+    >>> with TemporaryDirectory() as folder:
+    ...     fleetlab.sweep(scenarios, seeds=2, workers=1, store=folder)
+    <Sweep study: 4 cells, 0 failed>
+
     """
     lookup("engine", engine, ENGINES, error=WorkloadError, hint="engine local, or engine ray with an address")
     if address is not None and engine != "ray":

@@ -81,7 +81,24 @@ class Tuning(Result):
         return f'"""Made by `fleetlab tune`; to use it in this folder: {use}."""\n\n{terms.text(self.params)}'
 
     def save(self, folder: Path) -> None:
-        """Write the policy and this result into a folder."""
+        """Write the policy and this result into a folder.
+
+        Parameters
+        ----------
+        folder
+            The folder; it is made where it is not there.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> from tempfile import TemporaryDirectory
+        >>> trace = fleetlab.synthesize(jobs=200, days=4)
+        >>> with TemporaryDirectory() as folder:
+        ...     fleetlab.tune(trace, trials=2, days=1, warm=0, against=["fifo"]).save(Path(folder))
+        ...     len(list(Path(folder).iterdir()))
+        2
+
+        """
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / POLICY, self.text)
         atomic_write(folder / RESULT, as_json(self))

@@ -45,7 +45,23 @@ class ConfTuning(FieldsResult):
     conf: tuple[str, ...] = ()  # the lines of the best settings; none, where the site's own are best
 
     def save(self, folder: Path) -> None:
-        """Write the lines that change and this result into a folder."""
+        """Write the lines that change and this result into a folder.
+
+        Parameters
+        ----------
+        folder
+            The folder; it is made where it is not there.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> best = ConfTuning(Provenance("tune", "mine"), conf=("SchedulerParameters=bf_interval=60",))
+        >>> with TemporaryDirectory() as folder:
+        ...     best.save(Path(folder))
+        ...     len(list(Path(folder).iterdir()))
+        2
+
+        """
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / CONF, HEADER + "".join(f"{line}\n" for line in self.conf))
         atomic_write(folder / RESULT, as_json(self))
@@ -64,9 +80,46 @@ def tune_conf(
 ) -> ConfTuning:
     """Try combinations of settings of the site's Slurm, and rank them by the mean of a goal.
 
-    Each entry of `conf_range` is KEY=VALUE,VALUE,… (docs/slurm-compare.md). Of more combinations than `trials`, so many
-    are drawn at random. The best is chosen by the jobs of the first half and judged by the others, paired with the site
-    as it is configured. `goal` is the mean to minimize: wait, jct or bounded_slowdown.
+    The best is chosen by the jobs of the first half and judged by the others, paired with the site as it is configured.
+
+    Parameters
+    ----------
+    source
+        What builds the scenario, as `Scenario.of` takes it; its trace tells the site's configuration.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
+    conf_range
+        Settings and their values, each as KEY=VALUE,VALUE,… (docs/slurm-compare.md).
+    trials
+        Of more combinations than this, so many are drawn at random (default: 100).
+    goal
+        The mean to minimize: wait, jct or bounded_slowdown.
+    workers
+        Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
+    progress
+        Called as settings are done.
+
+    Returns
+    -------
+    ConfTuning
+        The settings by rank, and the paired difference of the best from the site as it is configured.
+
+    Raises
+    ------
+    TraceError
+        If the trace does not tell how the site's Slurm is configured.
+    WorkloadError
+        If a range has no setting or fewer than two values.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.tune_conf("builtin:200", conf_range=["bf_interval=1,30"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    fleetlab.core.errors.TraceError: ...
+
     """
     lookup("goal", goal, GOALS, error=WorkloadError)
     base = as_configured(Scenario.of(source, cluster, **words))

@@ -45,11 +45,53 @@ def tune(
     The first trials are built-in policies, so in training the result is at least as good as those that the terms can
     express. The order and placement of the scenario are a baseline; everything else in it is the same for all policies.
 
-    A week has `days` days; the last `held_out` weeks are simulated once, at the end, and `train_weeks` before them
-    are trained on (default: half of all each), after `warm` days that do not count. `goal` is the mean to minimize:
-    wait, jct or bounded_slowdown. `against` names the built-in orders to compare with (default: all). `store` is a
-    folder for finished trials: a search that was killed continues there. Without a `Scenario`, `estimate` is `group`
-    by default: true runtimes are not known.
+    Parameters
+    ----------
+    source
+        What builds the scenario, as `Scenario.of` takes it. Without a `Scenario`, `estimate` is `group` by default:
+        true runtimes are not known.
+    cluster
+        The nodes, in place of those of the trace.
+    **words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`.
+    trials
+        How many policies to try; the first are built-in ones (default: 100).
+    train_weeks
+        How many weeks to train on, before those held out (default: half of all).
+    held_out
+        How many weeks at the end are simulated once, after the search (default: half of all).
+    days
+        How many days a week has: fewer for a trace of a few days (default: 7).
+    warm
+        Days before each week that fill the cluster and do not count (default: 1).
+    goal
+        The mean to minimize: wait, jct (job completion time) or bounded_slowdown.
+    against
+        The built-in orders to compare with (default: all).
+    store
+        A folder for finished trials: a search that was killed continues there.
+    progress
+        Called as trials are done.
+
+    Returns
+    -------
+    Tuning
+        The best weights as a policy, and its paired differences from the baselines on the held-out weeks.
+
+    Raises
+    ------
+    WorkloadError
+        If the trace has too few weeks.
+    FleetlabError
+        If the extra `tune` is not installed.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> trace = fleetlab.synthesize(jobs=200, days=4)
+    >>> fleetlab.tune(trace, trials=2, days=1, warm=0, against=["fifo"]).provenance.settings["trials"]
+    2
+
     """
     if not isinstance(source, Scenario):
         words.setdefault("estimate", "group")  # with an oracle the search would know the future

@@ -94,8 +94,33 @@ def validate(
 ) -> Validation:
     """Compare the simulator with exact theory, published results and real logs.
 
-    `data` is a folder of real traces, as docs/validate.md lists them; without one, what needs one is left out. `only`
-    names parts: schedules, means, approximations, published, real, audit.
+    Parameters
+    ----------
+    data
+        A folder of real traces, as docs/validate.md lists them; without one, what needs one is left out.
+    only
+        Names of parts: schedules, means, approximations, published, real, audit (default: all).
+    seed
+        Random seed of the simulations (default: 0).
+    progress
+        Called as lines are done.
+
+    Returns
+    -------
+    Validation
+        One line per comparison: what theory or the source says, what is simulated, and whether they agree.
+
+    Raises
+    ------
+    WorkloadError
+        If there is no part by that name.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.validate(only=["audit"])
+    <Validation: The validation passes, of 1 parts with 12 lines.>
+
     """
     folder = _folder(data)
     wanted = _known(only)

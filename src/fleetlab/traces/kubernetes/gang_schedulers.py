@@ -16,13 +16,13 @@ from fleetlab.core import TraceError
 from fleetlab.core.kai import GPU, Kai, KaiQueue, Quota
 from fleetlab.core.kubernetes import CPU
 from fleetlab.core.volcano import Plugin, Volcano, VolcanoQueue
+from fleetlab.traces.kubernetes.documents import title_of
 from fleetlab.traces.kubernetes.objects import (
     MalformedObject,
     Object,
     elements,
     members,
     moment,
-    title,
     whole,
     words,
 )
@@ -68,11 +68,11 @@ def gang_scheduler_of(objects: Iterable[Object]) -> Volcano | Kai | None:
 
 
 def _each(queues: Iterable[Object], read: Callable[[Object], T]) -> Iterator[T]:
-    for number, one in enumerate(queues, 1):
+    for one in queues:
         try:
             yield read(one)
         except MalformedObject as e:
-            msg = f"{title(one, number)}: {e}"
+            msg = f"{title_of(one)}: {e}"
             raise MalformedObject(msg) from None
 
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from fleetlab.core import TraceError
-from fleetlab.core.names import clip
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.json_walk import Walk
 from fleetlab.traces.input.timestamps import LATEST
@@ -31,16 +30,6 @@ class MalformedObject(ValueError):
     def __init__(self, reason: str) -> None:
         # JSON can spell half a character, which no file can hold.
         super().__init__(reason.encode("utf-8", "replace").decode())
-
-
-def title(item: object, number: int) -> str:
-    """Which object of a file it is, for an error: its kind and name, or its number where it has none."""
-    if not isinstance(item, dict):
-        return f"object {number}"
-    metadata = item.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    kind = item.get("kind")
-    return clip(" ".join(str(one) for one in (kind or f"object {number}", name) if one))
 
 
 def items(source: SourceFile) -> Iterator[tuple[int, object, float]]:

@@ -62,9 +62,34 @@ class FetchResult(Result):
 
 
 def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str | None = None) -> FetchResult:
-    """Bring a published trace into a folder: go on where an earlier try broke off, verify, never leave half a file.
+    """Download a published trace into a folder: resume where an earlier try broke off, verify, never leave half a file.
 
-    `base` is another place where the same files lie: a mirror, `https://mirror.example/pai`.
+    Parameters
+    ----------
+    name
+        A trace that `fleetlab traces` marks with fetch.
+    into
+        The folder for its files.
+    progress
+        Called as bytes arrive.
+    base
+        Another place where the same files are: a mirror, `https://mirror.example/pai`.
+
+    Returns
+    -------
+    FetchResult
+        The files with their sizes and checksums.
+
+    Raises
+    ------
+    TraceError
+        If there is no trace by that name, a file cannot be had, or its checksum is another.
+
+    Examples
+    --------
+    >>> import fleetlab
+    >>> fleetlab.fetch("philly", into="philly")  # doctest: +SKIP
+
     """
     return gather(
         PUBLISHED[lookup("published trace", name, PUBLISHED, error=TraceError)], into=into, progress=progress, base=base

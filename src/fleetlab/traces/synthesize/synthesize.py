@@ -50,12 +50,38 @@ def synthesize(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Trace:
-    """Make a trace with the published laws of a real one; without `days`, jobs come as often as they did there.
+    """Make a trace with the published laws of a real one.
 
-    `constrained` is the share of the GPU jobs that may use one GPU type only, those on V100s first.
+    Parameters
+    ----------
+    name
+        The real one (default: pai2020, the only one).
+    jobs
+        How many jobs (default: 100,000).
+    days
+        Days that the submissions span (default: so many that jobs come as often as on the real cluster).
+    constrained
+        The share of the GPU jobs that may use one GPU type only, those on V100s first (default: 0.33).
+    seed
+        Random seed (default: 0).
+    progress
+        Called as the trace is made.
 
+    Returns
+    -------
+    Trace
+        Jobs with a recorded schedule on a cluster of the published nodes.
+
+    Raises
+    ------
+    TraceError
+        If there is no such model, or a number is out of range.
+
+    Examples
+    --------
     >>> synthesize("pai2020", jobs=1000, seed=7)
     <Trace 1,000 jobs, 1,897 nodes, 0 rejects, synthesize:pai2020>
+
     """
     lookup("synthetic trace", str(name), NAMES, error=TraceError)
     span = _checked_span(jobs, days, seed)

@@ -1,0 +1,52 @@
+"""Pages of words, names and columns, made from the catalogs that the code itself uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fleetlab.core import catalog
+from fleetlab.core.words import WORDS
+
+NOUNS = {"policy": "Policy", "scenario": "Scenario", "data": "Data"}
+CATALOGS = (
+    ("Queue orders", catalog.ORDERS), ("Backfill rules", catalog.BACKFILLS), ("Placements", catalog.PLACEMENTS),
+    ("Runtime estimates", catalog.ESTIMATES), ("Sharing modes", catalog.SHARINGS), ("Speed profiles", catalog.SPEEDS),
+    ("Rules of queues", catalog.QUEUE_RULES), ("Metrics", catalog.METRICS), ("Wait reasons", catalog.REASONS),
+    ("Holders", catalog.HOLDERS), ("Resources", catalog.RESOURCES),
+)  # fmt: skip
+
+
+def pages() -> dict[str, str]:
+    """Return the pages of words and names."""
+    return {"reference/words.md": words_page(), "reference/names.md": names_page()}
+
+
+def words_page() -> str:
+    """Return the words of a scenario."""
+    parts = [
+        "# The words of a scenario",
+        "A scenario is a trace on a cluster under a policy. Each word below is a keyword argument in Python, an option "
+        "on the command line (`--warm-up` for `warm_up`), a key of a study or scenario file, and a part of the "
+        "address of the page, everywhere with the same name, default and meaning.",
+    ]
+    for noun, title in NOUNS.items():
+        rows = [(f"`{w.name}`", f"`{w.default!r}`", w.help) for w in WORDS.values() if w.noun == noun]
+        parts += [f"## {title}", table(("word", "default", "meaning"), rows)] if rows else []
+    return "\n\n".join(parts) + "\n"
+
+
+def names_page() -> str:
+    """Return the names that a word, a table or a finding may have, with what each means."""
+    parts = [
+        "# Names",
+        "What a word of a scenario may be, and what tables and findings name: one record each in the code.",
+    ]
+    for title, entries in CATALOGS:
+        parts += [f"## {title}", table(("name", "meaning"), [(f"`{e.name}`", e.meaning) for e in entries])]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
