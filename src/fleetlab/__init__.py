@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fleetlab.queueing import model as model
     from fleetlab.queueing import solve as solve
     from fleetlab.report import report as report
+    from fleetlab.reproduce import reproduce as reproduce
     from fleetlab.sim import check_order as check_order
     from fleetlab.sim import check_placement as check_placement
     from fleetlab.sim import order as order

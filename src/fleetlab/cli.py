@@ -22,6 +22,7 @@ from fleetlab.commands import (
     explain,
     pages,
     plan,
+    reproduce,
     simulate,
     sweep,
     theory,
@@ -50,7 +51,22 @@ app = App(
 )
 app.command(bench)
 app.command(share)
-for room in (sweep, traces, describe, explain, simulate, eta, demand, theory, plan, tune, watch, pages, doctor):
+for room in (
+    sweep,
+    traces,
+    describe,
+    explain,
+    simulate,
+    eta,
+    demand,
+    theory,
+    reproduce,
+    plan,
+    tune,
+    watch,
+    pages,
+    doctor,
+):
     open_desk(app, room.desk)
 
 

@@ -1,0 +1,5 @@
+"""A room: published results beside ours, number by number, each with a verdict."""
+
+from fleetlab.reproduce.reproduce import reproduce
+
+__all__ = ["reproduce"]

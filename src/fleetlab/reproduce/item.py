@@ -1,0 +1,182 @@
+"""A published number, where ours is found, and the row that compares the two."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from fleetlab.core.durations import minus
+from fleetlab.reproduce.rules import DIFFERENT, FITTED, NOT_POSSIBLE, REPRODUCED, RULES, UNEXPLAINED
+
+LOG, SYNTHETIC = "log", "built-in"
+UNREAD = ("", "none")
+VAGUE = 0.5  # of the published value: the widest interval that says something
+SIGNIFICANT = 4  # digits of ours where the published value has none after the point
+
+
+class Found(NamedTuple):
+    """A table of ours, and which data it is of."""
+
+    frame: pl.DataFrame
+    on: str = LOG
+
+
+class Value(NamedTuple):
+    """A number of ours with its 95 % interval, if it has one."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    on: str = LOG
+    text: str = ""  # in place of the number, where the table has a column for it
+
+
+class Cell(NamedTuple):
+    """A cell of a table: its column, in the row with these values; times `scale`."""
+
+    table: str
+    row: Mapping[str, object]
+    column: str
+    scale: float = 1.0
+
+    def read(self, tables: Mapping[str, Found]) -> Value | None:
+        """Return the value, or None where there is no such table, row, column or number."""
+        if self.table not in tables:
+            return None
+        frame, on = tables[self.table]
+        for name, value in self.row.items():
+            if name not in frame.columns:
+                return None
+            frame = frame.filter(pl.col(name).cast(pl.String) == str(value))
+        if frame.height != 1 or self.column not in frame.columns or frame[self.column][0] is None:
+            return None
+        names = (self.column, *self._interval(frame))
+        found = [float(frame[n][0]) * self.scale if n and frame[n][0] is not None else math.nan for n in names]
+        said = f"{self.column}, text"
+        text = str(frame[said][0]) if said in frame.columns else ""
+        value, low, high = found
+        return Value(value, low, high, on, text) if math.isfinite(value) else None
+
+    def _interval(self, frame: pl.DataFrame) -> tuple[str, str]:
+        for low, high in ((f"{self.column} low", f"{self.column} high"), ("low", "high")):
+            if low in frame.columns and high in frame.columns:
+                return low, high
+        return "", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What was published: where, in which words, and what is known of why ours may differ or cannot be."""
+
+    item: str  # figure, table, or kind of text
+    what: str
+    published: str
+    source: str
+    rule: str = "none"
+    unit: str = ""
+    ours: Cell | None = None
+    why: str = ""
+    why_on: str = ""  # the data of which the reason speaks, where it is not of any
+    not_possible: str = ""
+    fitted: bool = False  # the built-in trace is made from it, so that meeting it there is no evidence
+    whole: bool = False  # only of the whole trace
+
+    @property
+    def number(self) -> float:
+        """The published value; digits are those that were printed."""
+        return float(self.published.replace(",", ""))
+
+    @property
+    def digits(self) -> int:
+        """How many digits were printed after the point."""
+        return len(self.published.partition(".")[2])
+
+    def compare(self, tables: Mapping[str, Found]) -> dict[str, object]:
+        """Return the row of this item."""
+        value = None if self.ours is None or self.not_possible else self.ours.read(tables)
+        if value is None:
+            why = self.not_possible or "not in the data given"
+            return self._row("", "", NOT_POSSIBLE, why)
+        if self.agrees(value):
+            return self._row(
+                self._text(value), value.on, FITTED if self.fitted and value.on == SYNTHETIC else REPRODUCED, ""
+            )
+        why = self.why if self.why_on in ("", value.on) else ""
+        return self._row(self._text(value), value.on, DIFFERENT if why else UNEXPLAINED, why)
+
+    def agrees(self, value: Value) -> bool:
+        """Whether ours is as near as the rule asks."""
+        rule = RULES[self.rule]
+        if rule.farthest is not None:
+            return value.value <= rule.farthest
+        if rule.least or rule.most:
+            return value.value >= self.number if rule.least else value.value <= self.number
+        # An interval that is wider than a quarter of the value to each side would agree with anything.
+        sure = rule.random and value.high - value.low <= VAGUE * abs(self.number)
+        inside = sure and value.low <= self.number <= value.high
+        return inside or abs(value.value - self.number) <= rule.room(self.number, self.digits, self.unit)
+
+    def _text(self, value: Value) -> str:
+        if value.text:
+            return value.text
+        sure = RULES[self.rule].random and math.isfinite(value.low + value.high) and value.low < value.high
+        digits = self.digits
+        if not self.digits and not value.value.is_integer():
+            digits = max(0, SIGNIFICANT - 1 - math.floor(math.log10(abs(value.value))))
+        texts = [shown(x, digits) for x in value[:3]]
+        return f"{texts[0]} ({texts[1]} to {texts[2]})" if sure else texts[0]
+
+    def _row(self, ours: str, on: str, verdict: str, why: str) -> dict[str, object]:
+        unit = f" {self.unit}" if self.unit else ""
+        return {
+            "item": self.item, "what": self.what, "published": f"{self.published}{unit}", "ours": ours, "on": on,
+            "verdict": verdict, "why": why, "rule": self.rule, "source": self.source,
+        }  # fmt: skip
+
+
+def shown(value: float, digits: int) -> str:
+    """Return a number with so many digits after the point.
+
+    >>> shown(187.9274, 1), shown(12390.0, 0), shown(-0.5, 3)
+    ('187.9', '12,390', '−0.500')
+    """
+    return minus(f"{value:,.{digits}f}")
+
+
+def catalogue(name: str) -> dict[str, Any]:
+    """Return what was published of a study, as the file of its name has it."""
+    return json.loads(files("fleetlab.reproduce").joinpath(f"published/{name}.json").read_text("utf-8"))  # type: ignore[no-any-return]
+
+
+def items(name: str) -> list[Item]:
+    """Return the items of a catalogue; a section of it has what its rows share."""
+    found = catalogue(name)
+    return [
+        item(values, {"source": found["sources"][values.get("source", section.get("source"))]})
+        for section in found["sections"]
+        for values in (_whole(section, row) for row in section["rows"])
+    ]
+
+
+def _whole(section: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    shared = {key: value for key, value in section.items() if key != "rows"}
+    return shared | dict(row)
+
+
+def item(values: Mapping[str, Any], more: Mapping[str, Any]) -> Item:
+    """Build an item from a row of the file; `ours` is [table, {column: value}, column] and `scale` a factor."""
+    known = {key.replace(" ", "_"): value for key, value in values.items() if key not in ("ours", "scale")} | dict(more)
+    cell = values.get("ours")
+    ours = None if cell is None else Cell(cell[0], cell[1], cell[2], values.get("scale", 1.0))
+    return Item(ours=ours, **known)
+
+
+def without(listed: Iterable[Item], why: str) -> list[Item]:
+    """Return items that need the whole trace as not possible, for this reason."""
+    return [replace(x, not_possible=x.not_possible or why) if x.whole else x for x in listed]

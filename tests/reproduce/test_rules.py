@@ -1,0 +1,99 @@
+"""When a published number counts as reproduced, and what a row says of it."""
+
+import polars as pl
+import pytest
+
+from fleetlab.reproduce.item import LOG, SYNTHETIC, Cell, Found, Item, Value
+from fleetlab.reproduce.rules import DIFFERENT, FITTED, NOT_POSSIBLE, REPRODUCED, RULES, UNEXPLAINED
+
+
+def item(published, rule, unit="", **more):
+    return Item("table 1", "something", published, "a paper", rule, unit, Cell("t", {"name": "a"}, "x"), **more)
+
+
+def row(one, value, on=LOG, **columns):
+    frame = pl.DataFrame({"name": ["a", "b"], "x": [value, 0.0]} | {k: [v, 0.0] for k, v in columns.items()})
+    return one.compare({"t": Found(frame, on)})
+
+
+@pytest.mark.parametrize(
+    ("published", "rule", "unit", "value", "agrees"),
+    [
+        ("1,897", "counted", "", 1897, True),
+        ("1,897", "counted", "", 1898, False),
+        ("0.683", "printed", "", 0.6834, True),
+        ("0.683", "printed", "", 0.69, False),  # 1.02 %
+        ("480.667", "printed", "", 485.4, True),  # 0.98 %
+        ("100", "figure", "", 107.9, True),
+        ("100", "figure", "", 108.6, False),
+        ("50", "figure", "%", 51.0, True),  # points, not a part of the value
+        ("50", "figure", "%", 51.6, False),
+        ("9", "stated", "%", 10.9, True),
+        ("9", "stated", "%", 11.1, False),
+        ("0.45", "measured", "", 0.4549, True),
+        ("0.45", "measured", "", 0.456, False),
+        ("10", "at least", "", 9.99, False),
+        ("10", "at most", "", 9.99, True),
+        ("16 points", "curve", "", 0, True),
+        ("16 points", "curve", "", 1, False),
+        ("131 points", "packed curve", "", 0.99, True),
+        ("131 points", "packed curve", "", 1.01, False),
+    ],
+)
+def test_a_rule_accepts_what_it_says(published, rule, unit, value, agrees):
+    assert item(published, rule, unit).agrees(Value(float(value))) is agrees
+
+
+def test_an_interval_counts_where_ours_is_random_and_nowhere_else():
+    inside = Value(12.0, 9.0, 13.0)
+    assert item("10", "simulated").agrees(inside)
+    assert not item("10", "printed").agrees(inside)
+
+
+def test_an_interval_that_would_agree_with_anything_does_not_count():
+    assert not item("10", "simulated").agrees(Value(15.0, 5.0, 25.0))
+
+
+def test_what_agrees_is_reproduced_and_needs_no_reason():
+    found = row(item("10", "counted", why="never said"), 10.0)
+    assert (found["verdict"], found["why"], found["ours"]) == (REPRODUCED, "", "10")
+
+
+def test_a_difference_without_a_reason_is_unexplained():
+    assert row(item("10", "counted"), 11.0)["verdict"] == UNEXPLAINED
+    assert row(item("10", "counted", why="a reason"), 11.0)["verdict"] == DIFFERENT
+
+
+def test_what_the_built_in_trace_is_made_from_is_fitted_there_and_reproduced_by_the_log():
+    fitted = item("10", "counted", fitted=True)
+    assert row(fitted, 10.0, SYNTHETIC)["verdict"] == FITTED
+    assert row(fitted, 10.0, LOG)["verdict"] == REPRODUCED
+
+
+def test_a_reason_of_the_built_in_trace_does_not_explain_the_log():
+    one = item("10", "counted", why="it is synthetic", why_on=SYNTHETIC)
+    assert row(one, 11.0, SYNTHETIC)["verdict"] == DIFFERENT
+    assert row(one, 11.0, LOG)["verdict"] == UNEXPLAINED
+
+
+@pytest.mark.parametrize("missing", ["table", "row", "column", "number"])
+def test_what_is_not_in_the_data_is_not_possible(missing):
+    frame = pl.DataFrame({"name": ["a" if missing != "row" else "b"], "x" if missing != "column" else "y": [None]})
+    found = item("10", "counted").compare({} if missing == "table" else {"t": Found(frame)})
+    assert (found["verdict"], found["ours"]) == (NOT_POSSIBLE, "")
+    assert found["why"]
+
+
+def test_the_interval_of_a_random_result_is_shown():
+    assert (
+        row(item("1.572", "simulated"), 1.691, **{"x low": 1.642, "x high": 1.739})["ours"] == "1.691 (1.642 to 1.739)"
+    )
+
+
+def test_a_cell_that_two_rows_have_is_no_cell():
+    frame = pl.DataFrame({"name": ["a", "a"], "x": [1.0, 2.0]})
+    assert Cell("t", {"name": "a"}, "x").read({"t": Found(frame)}) is None
+
+
+def test_every_rule_says_what_it_accepts():
+    assert all(rule.words for rule in RULES.values())
