@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench docs pictures notebooks clean
+.PHONY: demo test validate realtest realtest-kubernetes realtest-watch check browser bench docs pictures notebooks dist clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
@@ -69,8 +69,13 @@ pictures: .venv/.dev browser
 notebooks: .venv/.dev
 	$(BIN)/python -m docs.run_notebooks
 
+# The source distribution, and the wheel that is built from it alone; takes half a minute.
+dist: .venv/.dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
 clean:
-	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "fleetlab needs Python 3.11 or newer; this is %d.%d: make PYTHON=python3.11" % v[:2])'

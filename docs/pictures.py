@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from docs import week_picture
+from docs import rooms_picture, week_picture
 
 import fleetlab
 
@@ -203,8 +203,14 @@ def week(_: Camera) -> bytes:
     return week_picture.draw().encode()
 
 
+def rooms(_: Camera) -> bytes:
+    """The rooms of the package, and one job's way."""
+    return rooms_picture.draw().encode()
+
+
 PICTURES: dict[str, Callable[[Camera], bytes]] = {
     "week.svg": week,
+    "rooms.svg": rooms,
     "report.png": report,
     "report-dark.png": report_dark,
     "report-phone.png": report_phone,

@@ -93,7 +93,7 @@ def test_a_guide_does_what_it_says(guide, tmp_path, cache, here):
             (tmp_path / what).write_text(text, "utf-8")
         elif kind == "python":
             exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
-        elif not what.startswith(("git ", "make ", "cd ")):
+        elif not what.startswith(("git ", "make ", "cd ", "pip ")):
             found = here(*plain(what)) if plain(what) else run(["bash", "-c", what], tmp_path, cache)
             assert not text.strip() or fits(lines(text), lines(found)), f"{what}\n{found}"
 

@@ -85,3 +85,14 @@ def test_prose_for_a_file_stays_one_line(monkeypatch, capsys):
 def test_commands_keep_to_80_columns(command, verb):
     done = command(*verb, COLUMNS="80")
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_setting_stays_whole_where_other_texts_are_broken():
+    names = ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "sharing.mps.resources[].replicas", "memory"]
+    columns = [
+        Column("setting", numeric=False, texts=names),
+        Column("why", numeric=False, texts=["some words " * 9] * 3),
+    ]
+    shown = "\n".join(layout(columns, 60, whole_rows=False))
+    assert all(name in shown for name in names)
+    assert max(map(len, shown.splitlines())) <= 60

@@ -87,9 +87,8 @@ def serving(root: Path) -> None:
 
 def _tail(s: ServedTenant) -> str:
     """P99, with what is known of its limits; one that falls behind has none that means anything."""
-    answered, offered = s.answered or 0.0, s.per_second("offered", "steps") or 0.0
-    if answered < 0.97 * offered:
-        return f"behind: {answered:.0f}/s"
+    if s.behind:
+        return f"behind: {s.answered or 0.0:.0f}/s"
     p99 = s.at(0.99)
     assert p99 is not None
     value, low, high = (1000 * v for v in p99)

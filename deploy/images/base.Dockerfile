@@ -1,5 +1,5 @@
 # The lab with torch and the bench: suites, stress, the monitor. The other images are made of it.
-#   docker build --file deploy/images/base.Dockerfile --tag fleetlab-base:0.1.0 .
+#   docker build --file deploy/images/base.Dockerfile --tag fleetlab-base:0.2.0 .
 ARG PYTHON=python:3.12.11-slim-bookworm@sha256:519591d6871b7bc437060736b9f7456b8731f1499a57e22e6c285135ae657bf7
 
 FROM ${PYTHON} AS build
@@ -15,7 +15,7 @@ COPY src /src/src
 RUN pip install --no-deps --no-build-isolation /src
 
 FROM ${PYTHON}
-LABEL org.opencontainers.image.title="fleetlab-base" org.opencontainers.image.version="0.1.0" \
+LABEL org.opencontainers.image.title="fleetlab-base" org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --gid 10001 lab && useradd --uid 10001 --gid lab --create-home lab \
     && install --directory --owner=lab --group=lab /results

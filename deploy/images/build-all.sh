@@ -2,7 +2,7 @@
 # Build the four images, the base first. ENGINE=podman takes another engine, TAG another tag.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-engine=${ENGINE:-docker} tag=${TAG:-0.1.0}
+engine=${ENGINE:-docker} tag=${TAG:-0.2.0}
 if ! command -v "$engine" >/dev/null; then
   printf 'error: not installed: %s\n\nhint: ENGINE=podman, or another that builds images\n' "$engine" >&2
   exit 2

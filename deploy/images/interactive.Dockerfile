@@ -1,9 +1,9 @@
 # JupyterLab beside the lab, for work in bursts; JUPYTER_TOKEN says who may come in.
-#   docker build --file deploy/images/interactive.Dockerfile --tag fleetlab-interactive:0.1.0 deploy/images
-ARG BASE=fleetlab-base:0.1.0
+#   docker build --file deploy/images/interactive.Dockerfile --tag fleetlab-interactive:0.2.0 deploy/images
+ARG BASE=fleetlab-base:0.2.0
 
 FROM ${BASE}
-LABEL org.opencontainers.image.title="fleetlab-interactive" org.opencontainers.image.version="0.1.0"
+LABEL org.opencontainers.image.title="fleetlab-interactive" org.opencontainers.image.version="0.2.0"
 USER 0:0
 COPY interactive.lock /tmp/interactive.lock
 RUN pip install --no-cache-dir --require-hashes --only-binary :all: --requirement /tmp/interactive.lock \

@@ -24,6 +24,7 @@ class Kubelets:
         self.pods: dict[str, Object] = {}
         self.ended: set[str] = set()
         self.seen: dict[str, dict[str, float]] = {}  # when the watch first said so: bound, running, deleted
+        self.first: dict[str, float] = {}  # when the watch first told of a pod
         # When a pod that waits was changed, and whether more than its status was: who manages its fields counts too.
         self.changes: list[tuple[float, str, bool]] = []
         self._started: set[str] = set()
@@ -40,6 +41,7 @@ class Kubelets:
                 self.changes.append((time.time(), name, managed != self._managed.get(name)))
             self._managed[name] = managed
             self.pods[name] = pod
+            self.first.setdefault(name, time.time())
             self._note(name, change, pod)
             if change == "DELETED":
                 self.ended.add(name)

@@ -95,6 +95,20 @@ class Lab:
         words = ["kube-scheduler", f"--config={home / 'scheduler.json'}", "--secure-port=0", *VERBOSITY]
         return self._start(words, "scheduler.log")
 
+    def control(self, *controllers: str) -> Path:
+        """Start kube-controller-manager with some controllers alone; return its log."""
+        home = self.folder
+        (home / "kubeconfig").write_text(json.dumps(kubeconfig(self.url)))
+        words = ["kube-controller-manager", f"--kubeconfig={home / 'kubeconfig'}", "--leader-elect=false"]
+        words += [
+            f"--controllers={','.join(controllers)}",
+            "--port=0",
+            "--secure-port=0",
+            "--kube-api-qps=200",
+            "--v=2",
+        ]
+        return self._start(words, "controllers.log")
+
     def _etcd(self, client: str, peer: str) -> None:
         words = ["etcd", f"--data-dir={self.folder / 'etcd'}", f"--listen-client-urls={client}"]
         words += [f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}", "--unsafe-no-fsync"]

@@ -14,6 +14,8 @@ UNIT = re.compile(r"(?<=\d) (?=%|(?:s|min|h|days|ms|[KMGT]iB|GPUs?|nodes?|jobs?)
 TOGETHER = "\u00a0"
 SHORT = 7  # characters of a heading that stays in one line: 95 % CI
 NARROW = 14  # characters that a column of texts keeps, where it has so many
+# A setting is copied, so it stays whole: an environment variable, or a path of keys in a file.
+SETTING = re.compile(r"[A-Z]+(?:_[A-Z]+)+|\w+(?:\.\w+(?:\[\])?){2,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class Column:
         """The width below which a number, or a word of its heading, would be broken."""
         word = max(map(len, self.name.split()), default=0)
         word = max(word, min(len(self.name), SHORT))
-        return max(word, self.cells if self.numeric else min(self.cells, NARROW))
+        setting = max((len(text) for text in self.texts if SETTING.fullmatch(text)), default=0)
+        return max(word, setting, self.cells if self.numeric else min(self.cells, NARROW))
 
 
 def layout(columns: Sequence[Column], width: int, *, whole_rows: bool) -> list[str]:

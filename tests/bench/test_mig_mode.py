@@ -274,3 +274,12 @@ def test_a_suite_that_may_not_says_why_and_goes_on(smi, tmp_path, works):
     SuiteRun(plan, tmp_path / "out", limit=100, device="cpu", progress=said.append).run()
     assert any("partitioning a GPU is not allowed" in line for line in said)
     assert smi.changes == []
+
+
+def test_the_plan_of_a_gpu_elsewhere_has_its_layouts_and_fits_the_screen(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = command("bench", "mig", "plan", "--model", "H200")
+    assert done.returncode == 0
+    assert "mig:7x1g.18gb" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()[1:])
+    assert command("bench", "mig", "plan", "--model", "T4").returncode == 2

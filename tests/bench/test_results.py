@@ -181,7 +181,7 @@ def test_costs_by_hand(tmp_path):
     assert (alone["gpu_s_per_1000"], alone["cost_per_1000"]) == pytest.approx((10, 0.010))
     assert (shared["gpu_s_per_1000"], shared["cost_per_1000"]) == pytest.approx((10 / 1.1, 0.010 / 1.1))
     assert alone["joules_an_item"] == pytest.approx(300 / 100)
-    assert shared["joules_an_item"] == pytest.approx(440 / 1.1 / 100)
+    assert shared["joules_an_item"] == pytest.approx(300 / 100 * 440 / (0.6 * 300 + 0.5 * 200))
 
 
 def test_all_of_a_cards_time_and_energy_is_paid_for(tmp_path):
@@ -191,8 +191,10 @@ def test_all_of_a_cards_time_and_energy_is_paid_for(tmp_path):
     assert 60 * a["joules_an_item"] + 20 * b["joules_an_item"] == pytest.approx(440)
 
 
-def test_the_energy_of_a_mix_is_for_a_second_of_work_alone(tmp_path):
-    assert row(suite_result(shared_card(tmp_path)).tables()["mixes"])["joules"] == pytest.approx(440 / 1.1)
+def test_the_energy_of_a_mix_is_relative_to_the_same_work_alone(tmp_path):
+    """Alone, 0.6 seconds of a at 300 W and 0.5 of b at 200 W take 280 J; together 440."""
+    made = row(suite_result(shared_card(tmp_path)).tables()["mixes"])
+    assert made["energy_times"] == pytest.approx(440 / 280)
 
 
 def test_without_a_price_there_is_no_cost(tmp_path):
@@ -323,3 +325,10 @@ def test_what_was_measured_on_an_h200_reads(name):
     assert found.tables()["latency"].height
     assert found.tables()["costs"]["joules_an_item"].is_not_null().all()
     assert found.tables()["checks"].height == 6
+
+
+def test_a_folder_of_suites_is_pointed_to_one_of_them_or_to_the_analysis():
+    folder = Path(__file__).parents[2] / "docs/measurements/h200"
+    with pytest.raises(fleetlab.DeviceError, match="12 suites, not one: breaking, classes, crowded, …") as caught:
+        suite_result(folder)
+    assert f"fleetlab bench analyze {folder}" in caught.value.hint

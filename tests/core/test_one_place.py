@@ -22,11 +22,10 @@ ORDER_FILES = {
     "sim/codes.py",
     "sim/orders.py",
     "sim/simulate.py",
-    "sim/engine/play.py",
     "studies/validate/",
     "studies/tune/terms.py",
 }
-ORDER_FILES |= {"web/advice.py", "studies/compare/", "studies/diagnose/", "studies/calibrate/choices.py"}
+ORDER_FILES |= {"web/advice.py", "studies/compare/", "studies/diagnose/"}
 REASON_FILES = {"sim/codes.py", "studies/diagnose/", "web/advice.py"}
 RESOURCE_FILES = {"traces/kubernetes/", "traces/dlrm2025", "studies/validate/"}  # readers fill what their logs have
 

@@ -72,7 +72,7 @@ PLANTED = {
     "a foreign base has a digest, and ours a version": "FROM python:3.12.11-slim-bookworm",
     "nothing is latest": "FROM fleetlab-base:latest",
     "it does not run as root": "USER root",
-    "it says whether it is well": "FROM fleetlab-base:0.1.0",
+    "it says whether it is well": "FROM fleetlab-base:0.2.0",
     "apt takes no more than asked for, and leaves no lists": "RUN apt-get update && apt-get install -y git",
     "nothing is added from the network": "ADD https://example.org/a.tar /a.tar",
     "no secret is baked in": "ENV JUPYTER_TOKEN=abc",

@@ -8,6 +8,7 @@ import pytest
 from realtest.kubernetes.profiles import PROFILES
 from realtest.kubernetes.replay import Run, replay
 from realtest.kubernetes.report import MARKS, PAGE, tables
+from realtest.kubernetes.starts import starts
 from realtest.kubernetes.turns import turns
 from realtest.report import with_tables
 
@@ -90,3 +91,20 @@ def test_other_victims_would_be_noticed():
 def test_the_tables_of_the_page_are_those_of_the_runs():
     page = (ROOT / PAGE).read_text("utf-8")
     assert with_tables(page, tables(RUNS), MARKS) == page
+
+
+@pytest.mark.validate
+def test_as_many_pods_are_evicted_in_a_loop_of_our_own():
+    found = starts(Run.load(RUNS / "budgets-5000"), seed=2)
+    assert found.preempted[1] == pytest.approx(found.preempted[0], rel=0.1)
+
+
+@pytest.mark.validate
+@pytest.mark.parametrize("name", ["default-5000", "mix-5000", "neighbors-5000"])
+def test_as_many_pods_wait_for_room_but_for_stalls_of_the_host(name):
+    """Who was placed at the first attempt, though after a second, waited for the host."""
+    run = Run.load(RUNS / name)
+    attempts = run.record.filter(run.record["what"] == "attempt").group_by("pod").len().sort("pod")["len"].to_numpy()
+    found = starts(run)
+    waited = ((found.real > 1) & (attempts > 1)).sum()
+    assert (found.ours > 1).sum() == pytest.approx(waited, rel=0.15)

@@ -59,10 +59,11 @@ def test_a_profile_is_found_by_its_name():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kind: Pod", "not a KubeSchedulerConfiguration"),
+        ("kind: Pod", "Pod without a name: neither a KubeSchedulerConfiguration nor a rule"),
+        ("# nothing", "not a KubeSchedulerConfiguration"),
         (json.dumps(KIND | {"profiles": 3}), "`profiles` is not a list: 3"),
-        ("{", "Expecting property name"),
-        ("a: [", "expected the node content"),
+        ("{", "not YAML: while parsing a flow node"),
+        ("a: [", "not YAML: .* expected the node content"),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path, text, message):

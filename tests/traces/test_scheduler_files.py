@@ -52,7 +52,7 @@ def written(folder, text, name="scheduler.yaml"):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (PACKING.format(version="v1"), "apiVersion kubescheduler.config.k8s.io/v1 is not modeled"),
+        (PACKING.format(version="v2"), "apiVersion kubescheduler.config.k8s.io/v2 is not modeled"),
         (PACKING.format(version="v1beta1"), "scoringStrategy of NodeResourcesFit is of v1beta2 and later"),
         (PLUGIN, "did you mean NodeResourcesMostAllocated"),
         ("", "configures no scheduler"),
@@ -76,7 +76,7 @@ def test_a_missing_file_is_told_as_such(tmp_path):
 
 
 def test_pods_are_read_where_the_configuration_of_the_scheduler_is_of_a_later_version(tmp_path):
-    written(tmp_path, PACKING.format(version="v1"))
+    written(tmp_path, PACKING.format(version="v2"))
     pod = {
         "kind": "Pod",
         "metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},

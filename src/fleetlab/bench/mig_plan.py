@@ -33,11 +33,14 @@ def mig_cells(mode: str, mixes: Iterable[Sequence[str]]) -> list[BenchCell]:
     return list(cells.values())
 
 
-def mig_plan(seed: int = 0, blocks: int = 2) -> SuitePlan:
-    """The six tenants on every MIG profile of the GPU, alone and beside each other; whole and on fewer SMs."""
+def mig_plan(seed: int = 0, blocks: int = 2, model: str | None = None) -> SuitePlan:
+    """The six tenants on every MIG profile of the GPU, alone and beside each other; whole and on fewer SMs.
+
+    `model` is that of a GPU elsewhere; without it the plan is that of this machine.
+    """
     alone = [BenchCell("alone", "time-slicing", 0, (Seat(tenant),)) for tenant in MATRIX]
     cells = [*shuffle_cells(alone, blocks=blocks, seed=seed), *sm_curve(seed=seed).cells]
-    for profile in _card().plain():
+    for profile in (mig_gpu(model) if model else _card()).plain():
         mode = f"{MIG}{profile.most}x{profile.name}"
         # Each on an instance of its own as far as there are enough: all six do not fit into the memory of a small one.
         seats = [Seat(t, share=Share(instance=k % profile.most)) for k, t in enumerate(MATRIX)]

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cyclopts import App
 
@@ -38,10 +38,38 @@ PROGRAMS = {
     "nvidia-smi": "GPUs and their settings",
     "nvidia-cuda-mps-control": "MPS",
     "sacct": "collect a Slurm log",
+    "squeue": "watch a Slurm",
     "scontrol": "collect a Slurm configuration",
     "kubectl": "collect a Kubernetes cluster",
 }
 GIB = 2**30
+
+
+class Work(NamedTuple):
+    """Something that users come for, and what it needs beyond the package itself."""
+
+    commands: str
+    extras: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    gpu: bool = False
+    without: str = ""  # what is left of it where something is missing; nothing, if empty
+
+
+WORKS = (
+    Work("read, describe, simulate, compare, diagnose, explain, eta, capacity, calibrate, pack, solve, model, report"),
+    Work("forecast, autoscale", ("forecast",), without="without boosted trees"),
+    Work("plan, defragment", ("optimize",), without="by heuristics, with simple bounds"),
+    Work("tune", ("tune",)),
+    Work("sweep", ("dist",), without="on this machine only"),
+    Work("web", ("web",)),
+    Work("read kubernetes, --scheduler FILE, share read, share lint", ("k8s",), without="JSON only, no YAML"),
+    Work("collect slurm", programs=("sacct", "scontrol")),
+    Work("watch slurm", ("watch",), ("squeue", "sacct", "scontrol"), without="with --listen off only"),
+    Work("collect kubernetes", programs=("kubectl",)),
+    Work("watch kubernetes", ("watch",), without="with --listen off only"),
+    Work("bench suite, all, isolation, stress, serve, load", ("bench",), gpu=True, without="rehearsed on the CPU"),
+    Work("share run, share start with MPS", programs=("nvidia-cuda-mps-control",), gpu=True),
+)
 
 
 @desk.command(help_epilogue=examples("fleetlab doctor", "fleetlab doctor --json"))
@@ -62,6 +90,7 @@ def examined() -> FieldsResult:
     gpus, why = _gpus()
     extras = pl.DataFrame(list(_extras()))
     frames = {
+        "commands": pl.DataFrame([_possible(work, extras, gpus=gpus.height) for work in WORKS]),
         "machine": pl.DataFrame(_machine(), schema=["what", "value"], orient="row"),
         "GPUs": gpus,
         "extras": extras,
@@ -84,9 +113,26 @@ def _findings(gpus: int, extras: pl.DataFrame) -> tuple[str, ...]:
         ready.append(f"GPU sharing can be measured on {gpus} GPU{'s' * (gpus > 1)}")
     else:
         ready.append("GPU sharing can only be rehearsed (--rehearse): there is no NVIDIA GPU")
+    if gpus and _version("torch").endswith("+cpu"):
+        ready.append("the installed torch is a build for CPUs: it sees no GPU")
     if lacking:
         ready.append(f"`pip install 'fleetlab[{','.join(lacking)}]'` installs all that is missing")
     return tuple(ready)
+
+
+def _possible(work: Work, extras: pl.DataFrame, *, gpus: int) -> dict[str, str]:
+    """Return whether a work can be done here, and what it lacks."""
+    absent = set(extras.filter(extras["missing"] != "")["extra"])
+    soft = [f"extra {name}" for name in work.extras if name in absent]
+    soft += ["an NVIDIA GPU"] * (work.gpu and not gpus)
+    hard = [name for name in work.programs if shutil.which(name) is None]
+    if hard or (soft and not work.without):
+        runs = "no"
+    elif soft and soft[0] == "extra bench":
+        runs = "no"  # nothing can be rehearsed without the workloads
+    else:
+        runs = work.without if soft else "yes"
+    return {"commands": work.commands, "runs": runs, "lacks": ", ".join(hard + soft)}
 
 
 def _machine() -> Iterator[tuple[str, str]]:
@@ -100,12 +146,19 @@ def _machine() -> Iterator[tuple[str, str]]:
     yield "cores", str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
     if hasattr(os, "sysconf"):
         yield "memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.1f} GiB"
-    for folder in cache_parents():
-        if folder.is_dir() and os.access(folder, os.W_OK):
-            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            yield "compiled code", f"{_short(folder)}, {size / 2**20:.0f} MiB"
-            return
-    yield "compiled code", "not compiled yet: the first simulation takes longer"
+    beside, *own = cache_parents()
+    for folder in (beside, *own):
+        if folder.is_dir() and os.access(folder, os.W_OK) and any(folder.rglob("*.nbi")):
+            yield "compiled code", f"{_short(folder)}, {_mebibytes(folder)}"
+            break
+    else:
+        yield "compiled code", "not compiled yet: the first simulation takes longer"
+    if own and own[0].is_dir():
+        yield "kept traces", f"{_short(own[0])}, {_mebibytes(own[0])}"
+
+
+def _mebibytes(folder: Path) -> str:
+    return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 2**20:.0f} MiB"
 
 
 def _short(folder: Path) -> str:
@@ -135,13 +188,18 @@ def _extras() -> Iterator[dict[str, str]]:
     needs = metadata.requires("fleetlab") or []
     for extra, use in EXTRAS.items():
         own = [re.match(r"[\w.-]+", one) for one in needs if re.search(rf"extra == ['\"]{extra}['\"]", one)]
-        missing = [found[0] for found in own if found is not None and not _has(found[0])]
-        yield {"extra": extra, "for": use, "missing": ", ".join(missing)}
+        packages = {found[0]: _version(found[0]) for found in own if found is not None}
+        has = ", ".join(f"{name} {number}" for name, number in packages.items() if number)
+        yield {"extra": extra, "for": use, "installed": has, "missing": ", ".join(_absent(packages))}
 
 
-def _has(package: str) -> bool:
+def _absent(packages: dict[str, str]) -> list[str]:
+    return [name for name, number in packages.items() if not number]
+
+
+def _version(package: str) -> str:
+    """Return which version of a package is installed; empty if none is."""
     try:
-        metadata.version(package)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return False
-    return True
+        return ""

@@ -139,6 +139,8 @@ def require(coverage: Coverage, least: float) -> None:
         first = next(iter(coverage.left_out), "")
         unknown = first == UNKNOWN_RUNTIME
         needed = "starts and ends, or run times, of these jobs" if unknown else "a cluster on which these jobs fit"
+        if first.startswith("refused"):
+            needed = "quotas and limits that allow these jobs"
         hint = f"{needed}; or min_coverage=0 for an answer about the others"
         raise WorkloadError(msg, hint=hint)
 

@@ -7,9 +7,10 @@ else in pieces. Defaults are those of Kubernetes 1.20.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from fleetlab.core.admission import Admission
 from fleetlab.core.records import from_values, to_values
 
 CPU, MEMORY = "cpu", "memory"
@@ -94,6 +95,7 @@ class SpreadConstraint:
     key: str
     firm: bool  # DoNotSchedule; else ScheduleAnyway
     selector: Selector
+    min_domains: int = 1  # with fewer values, none counts as having any pods
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,15 @@ class SchedulingPod:
         """Whether where it fits depends on where other pods are."""
         return bool(self.spread or self.affinity or self.anti_affinity)
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> SchedulingPod:
+        """Build one from plain tables, as `to_values` gives them."""
+        return from_values(cls, values, "pod")
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain tables of what differs from the defaults."""
+        return to_values(self)
+
 
 @dataclass(frozen=True)
 class SchedulingNode:
@@ -145,14 +156,46 @@ class SchedulingNode:
     taints: tuple[Taint, ...] = ()
     cordoned: bool = False
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> SchedulingNode:
+        """Build one from plain tables, as `to_values` gives them."""
+        return from_values(cls, values, "node")
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain tables."""
+        return {"allocatable": {}} | to_values(self)
+
 
 @dataclass(frozen=True)
 class DisruptionBudget:
-    """How many pods of a selector may be evicted just now."""
+    """How many pods of a selector may be evicted just now; and of how many the controller makes it so many.
+
+    `at_least` pods must run, or `at_most` may be out: a number, or a percentage of those that there are to be.
+    """
 
     namespace: str
     selector: Selector
     allowed: int
+    at_least: str = ""
+    at_most: str = ""
+
+    def covers(self, pod: SchedulingPod) -> bool:
+        """Return whether it is about a pod; one without a selector is about none."""
+        return self.namespace == pod.namespace and bool(self.selector) and self.selector.matches(pod.labels)
+
+    def allows(self, running: int, wanted: int) -> int:
+        """How many may be evicted of those that run, where so many there are to be."""
+        if not self.at_least and not self.at_most:
+            return self.allowed
+        if wanted <= 0:
+            return 0
+        needed = _share(self.at_least, wanted) if self.at_least else max(0, wanted - _share(self.at_most, wanted))
+        return max(0, running - needed)
+
+
+def _share(amount: str, of: int) -> int:
+    """A number as it is, and a percentage rounded up, as the controller does."""
+    return -(-int(amount[:-1]) * of // 100) if amount.endswith("%") else int(amount)
 
 
 @dataclass(frozen=True)
@@ -172,6 +215,7 @@ class Shape:
 
 
 RESOURCES = {CPU: 1, MEMORY: 1}
+FIRST, LATER = "1.20", "1.34"  # the releases whose rules are known
 SCORES = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
@@ -183,11 +227,25 @@ SCORES = {
     "TaintToleration": 1,
     "SelectorSpread": 1,
 }
+LATER_SCORES = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
+JOB_BACKOFF = {FIRST: (10.0, 360.0), LATER: (1.0, 60.0)}  # s: of the Job controller, once the API server refused
 
 
 @dataclass(frozen=True)
 class KubeScheduler:
-    """A profile of kube-scheduler: the weights of its score plugins, what they are told, and its queues' times."""
+    """A profile of kube-scheduler: the weights of its score plugins, what they are told, and its queues' times.
+
+    With it, what else decides about pods of a site: what the API server admits, and budgets of disruption.
+    """
 
     kind: ClassVar[str] = "kubernetes"
     title: ClassVar[str] = "kube-scheduler"
@@ -201,6 +259,13 @@ class KubeScheduler:
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     hard_affinity: int = 1  # hardPodAffinityWeight: of a required term of another pod that matches
+    release: str = FIRST  # whose scores these are
+    strategy: str = LEAST  # of NodeResourcesFit, in later releases
+    ignore_preferred: bool = False  # preferred terms of other pods, for a pod that has none itself
+    added_required: tuple[Selector, ...] = ()  # addedAffinity: of which every node must match one, if there are any
+    added_preferred: tuple[tuple[int, Selector], ...] = ()
+    admission: Admission = field(default_factory=Admission)
+    budgets: tuple[DisruptionBudget, ...] = ()
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> KubeScheduler:
@@ -210,6 +275,29 @@ class KubeScheduler:
     def to_values(self) -> dict[str, Any]:
         """Return plain tables of what differs from the defaults."""
         return to_values(self)
+
+    @classmethod
+    def of_release(cls, release: str) -> KubeScheduler:
+        """Return the default profile of a release."""
+        return cls(weights=dict(LATER_SCORES), release=LATER) if release == LATER else cls()
+
+    def at(self, site: KubeScheduler) -> KubeScheduler:
+        """Return this profile at a site, with its quotas, limits and budgets; of rules alone, the site's profile."""
+        rules_alone = replace(self, admission=Admission(), budgets=()) == KubeScheduler() and bool(self.admission)
+        base = site if rules_alone else self
+        return replace(base, admission=self.admission.over(site.admission), budgets=self.budgets or site.budgets)
+
+    def adds_to(self, pod: SchedulingPod) -> SchedulingPod:
+        """Return a pod with the affinity that the configuration adds to every one."""
+        required = pod.required
+        if self.added_required:
+            required = tuple(
+                Selector((*one.labels, *added.labels), (*one.fields, *added.fields))
+                for one in (pod.required or (Selector(),))
+                for added in self.added_required
+                if added and (one or not pod.required)
+            ) or (Selector(),)
+        return replace(pod, required=required, preferred=(*pod.preferred, *self.added_preferred))
 
     def nodes_to_find(self, nodes: int) -> int:
         """After how many nodes that fit the search ends."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.names import lookup
@@ -48,11 +49,14 @@ def from_values(kind: type[Record], values: Any, what: str) -> Record:  # noqa: 
 
 
 def _read(hint: Any, value: Any, name: str) -> Any:  # noqa: ANN401
+    if isinstance(value, Mapping | list | tuple) and get_origin(hint) in (Union, UnionType):
+        hint = next((one for one in get_args(hint) if is_dataclass(one) or get_origin(one) is tuple), hint)
     if hasattr(hint, "from_values"):
         return hint.from_values(value)
     if is_dataclass(hint):
         return from_values(hint, value, name)  # type: ignore[arg-type]
     if isinstance(value, list | tuple):
-        inner = getattr(hint, "__args__", (None,))[0]
-        return tuple(_read(inner, v, name) if is_dataclass(inner) else v for v in value)
+        inner = get_args(hint) if get_origin(hint) is tuple else (None, ...)
+        kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        return tuple(_read(kind, one, name) for kind, one in zip(kinds, value, strict=False))
     return value

@@ -23,6 +23,7 @@ from fleetlab.core.cells import noun_cell, words_table
 from fleetlab.core.data import Data, digest
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
+from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
@@ -412,6 +413,8 @@ class Scenario:
     def scheduler(self) -> Scheduler | None:
         """The scheduler with rules of its own: the one given, or the trace's; None: the rules of the policy do."""
         given, own = self.policy.scheduler, self.trace.scheduler
+        if isinstance(given, KubeScheduler) and isinstance(own, KubeScheduler):
+            return given.at(own)
         if isinstance(given, Scheduler):
             return given
         if given == SITE and own is None:

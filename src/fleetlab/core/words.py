@@ -492,9 +492,11 @@ def shorthand(text: str) -> dict[str, str]:
 
     >>> shorthand("sjf/easy"), shorthand("las/preemption=true")
     ({'order': 'sjf', 'backfill': 'easy'}, {'order': 'las', 'preemption': 'true'})
+    >>> shorthand("scheduler=./site/packing.yaml/load=1.2")
+    {'scheduler': './site/packing.yaml', 'load': '1.2'}
     """
     words: dict[str, str] = {}
-    for k, part in enumerate(text.split("/")):
+    for k, part in enumerate(_parts(text)):
         name, equals, value = part.partition("=")
         if not equals and k < len(SHORTHAND):
             name, value = SHORTHAND[k], part
@@ -504,6 +506,18 @@ def shorthand(text: str) -> dict[str, str]:
         check([name])
         words[name] = value
     return words
+
+
+def _parts(text: str) -> list[str]:
+    """What slashes part; the path of a scheduler's file keeps its own, as no order or backfill stands beside it."""
+    parts: list[str] = []
+    for part in text.split("/"):
+        begins_word = part.partition("=")[0] in WORDS and "=" in part
+        if parts and parts[-1].startswith("scheduler=") and not begins_word:
+            parts[-1] += f"/{part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 # -- how values are written ------------------------------------------------------------------------------------------

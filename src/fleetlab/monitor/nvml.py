@@ -11,7 +11,7 @@ from fleetlab.devices.nvml import query, reason_names
 from fleetlab.monitor.sources import VALUES, MonitoredGpu, Row, selected_gpus
 
 MIB = 1 << 20
-HINT = "NVML comes with the driver and `pip install fleetlab[bench]`; --backend cpu samples the host instead"
+HINT = "NVML comes with the driver and `pip install 'fleetlab[bench]'`; --backend cpu samples the host instead"
 
 
 class NvmlSource:

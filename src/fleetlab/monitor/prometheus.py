@@ -106,7 +106,7 @@ def serve_metrics(
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError:
         msg = "cannot serve metrics: prometheus-client is not installed"
-        raise BenchError(msg, hint="`pip install prometheus-client`") from None
+        raise BenchError(msg, hint="`pip install 'fleetlab[watch]'`") from None
     registry = CollectorRegistry()
     registry.register(exporter)
     try:

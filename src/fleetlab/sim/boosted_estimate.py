@@ -43,7 +43,7 @@ def boosted_estimate(workload: Workload, progress: Progress = silent) -> pl.Seri
         lightgbm = import_module("lightgbm")
     except ModuleNotFoundError:
         msg = "the estimate `boosted` needs LightGBM, which is not installed"
-        raise FleetlabError(msg, hint='pip install "fleetlab[forecast]"; or --estimate group') from None
+        raise FleetlabError(msg, hint="pip install 'fleetlab[forecast]'; or --estimate group") from None
     jobs = workload.frame
     means = [past_mean(jobs, keys).fill_null(np.nan).to_numpy() for keys in KEYS]
     rows = np.column_stack([*(np.log(mean + 1) for mean in means), _request(workload)])

@@ -1,11 +1,18 @@
 """The built-in queue orders, each a policy of a few lines: the lowest key first, ties by arrival.
 
-The simulator knows these by name and has quicker ways for them; what they mean is here.
+What they mean is here. Those whose keys do not change while a job waits are expressions of columns, and the loops get
+the keys of all jobs at once (`fixed_ranks`); for the others the loops have quicker ways.
 """
 
 from __future__ import annotations
 
-from fleetlab.sim.policy import State, order
+from typing import Any
+
+import numpy as np
+
+from fleetlab.sim.layout import Floats
+from fleetlab.sim.policy import State, order, state_of
+from fleetlab.sim.world import World
 
 ENOUGH = 3600.0  # GPU-seconds: whoever has had less goes first under `las`
 
@@ -86,3 +93,26 @@ BY_NAME = {
     "fair": fair,
     "srpt": srpt,
 }
+
+
+def fixed_ranks(name: str, columns: Any) -> Floats:  # noqa: ANN401
+    """Return the rank of every job by an order whose ranks do not change; `columns` has the jobs as `State` has them.
+
+    >>> from types import SimpleNamespace
+    >>> fixed_ranks("largest", SimpleNamespace(instances=np.array([1, 2]), gpu_milli=np.array([500, 1000])))
+    array([ -500., -2000.])
+    """
+    if name == "fifo":  # ties go by arrival
+        return np.zeros(len(columns.submit))
+    return np.asarray(BY_NAME[name].rank(columns, slice(None), 0.0), dtype=np.float64)
+
+
+def world_ranks(name: str, world: World) -> Floats:
+    """Return the ranks of a world's jobs, as `fixed_ranks`; without the estimate where that is learnt."""
+    count = len(world.submit)
+    if name == "fifo":
+        return np.zeros(count)
+    blank = np.zeros(count)
+    known = world.estimate if world.learners == 0 else blank
+    usage = np.zeros(len(world.users))
+    return fixed_ranks(name, state_of(world, world.nodes, estimate=known, attained=blank, remaining=blank, usage=usage))

@@ -47,9 +47,10 @@ def _slurm(site: Slurm, s: Scenario, jobs: World, progress: Progress | None, dra
 
 def _kubernetes(profile: KubeScheduler, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:
     from fleetlab.sim.kubernetes.play import play
+    from fleetlab.sim.kubernetes.specs import Specs
 
     _refuse_events(profile, s)
-    return play(jobs, profile, s.cluster, seed=s.seed, until=s.until, progress=progress)
+    return play(jobs, profile, s.cluster, specs=Specs.of(s), seed=s.seed, until=s.until, progress=progress)
 
 
 def _kueue(site: Kueue, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:

@@ -84,7 +84,10 @@ def simulate(
     if s.data.is_log and s.min_coverage:
         require(Coverage.of(s.run_times, jobs.refused), s.min_coverage)
     provenance = Provenance("simulate", s.workload.source, s.settings(), s.seed)
-    return SimResult.of(jobs, play_scenario(s, jobs, progress), s.cluster, provenance, prices=s.prices, scenario=s)
+    result = SimResult.of(jobs, play_scenario(s, jobs, progress), s.cluster, provenance, prices=s.prices, scenario=s)
+    if s.data.is_log and s.min_coverage:  # a scheduler with rules of its own may have refused more
+        require(Coverage.of(s.run_times, result.refused), s.min_coverage)
+    return result
 
 
 def world_of(s: Scenario) -> World:

@@ -67,7 +67,7 @@ class KubernetesSite:
         waiting = self.snapshot.waiting
         full = pod if "/" in pod else f"default/{pod}"
         lookup("pod that waits", full, list(waiting))
-        return waiting[full]
+        return self.profile.adds_to(waiting[full])
 
 
 def _cache_of(snapshot: Snapshot) -> Cache:

@@ -16,6 +16,8 @@ KIND = re.compile(r"""(?:^[ -]*kind|"kind")\s*:\s*["']?(\w+)""", re.MULTILINE)
 READERS: dict[str, Callable[[Path], Scheduler]] = {
     "ClusterQueue": kueue_file.read_kueue,
     "KubeSchedulerConfiguration": scheduler_config.read_scheduler,
+    "ResourceQuota": scheduler_config.read_scheduler,
+    "LimitRange": scheduler_config.read_scheduler,
     "Queue": gang_schedulers.read_gang_scheduler,  # of Volcano or KAI
 }
 FILES = f"a slurm.conf, or objects of Kubernetes: {', '.join(READERS)}"

@@ -74,7 +74,7 @@ def web(
             import_module(package)
         except ImportError as e:
             msg = f"the page needs a package that is not installed: {e.name}"
-            raise FleetlabError(msg, hint="`pip install fleetlab[web]`") from None
+            raise FleetlabError(msg, hint="`pip install 'fleetlab[web]'`") from None
     root = _check(traces, workers, upload_mib, limit)
     with _listen(host, port) as listening:
         from fleetlab.web.guard import Guard

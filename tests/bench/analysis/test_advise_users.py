@@ -49,7 +49,38 @@ def test_the_margin_of_goodput_is_that_of_the_ratio_of_shares(tmp_path, made):
     ahead = found.tables()["choice"].row(1, named=True)
     error = math.sqrt(1 / 180.5 + 1 / 100.5 - 2 / 200.5)
     ends = [180.5 / 100.5 * math.exp(z * error) - 1 for z in (-1.96, 1.96)]
-    assert (ahead["best_ahead_by_low"], ahead["best_ahead_by_high"]) == pytest.approx(ends, rel=1e-3)
+    assert (ahead["margin_low"], ahead["margin_high"]) == pytest.approx(ends, rel=1e-3)
+
+
+def test_costs_of_servers_alone_are_those_of_a_request_within_the_goals(tmp_path, made):
+    """18 and 10 per second within the goals, at 300 W; 3.6 an hour is a thousandth a second."""
+    cells = [
+        made.cell([server(made, good, 200 - good)], mode=mode, block=block)
+        for mode, good in (("time-slicing", 100), ("mps", 180))
+        for block in (0, 1)
+    ]
+    pairs = [made.cell(cell["tenants"] * 2, mode=cell["mode"], block=cell["block"]) for cell in cells]
+    folder = made.suite(tmp_path, cells + pairs, tenants={"chat": {"work": "llm-serve"}})
+    costs = advise(folder, mix="2 chat", goal="goodput", price=3.6).tables()["costs"]
+    (row,) = costs.filter(mode="mps").iter_rows(named=True)
+    assert (row["unit"], row["gpu_s_per_1000"]) == ("request within the goals", pytest.approx(1000 / 36))
+    assert row["joules_an_item"] == pytest.approx(300 / 36)
+    assert row["cost_per_1000"] == pytest.approx(1 / 36)
+
+
+def test_flips_are_looked_for_with_the_goals_that_were_asked_for(tmp_path, made):
+    """Requests that are late by the servers' goals meet those of 600 ms, so that both modes are alike."""
+    tenants = {name: {"work": "llm-serve", "rate": rate} for name, rate in (("chat", 10), ("talk", 20))}
+    cells = []
+    for mode, good in (("time-slicing", 100), ("mps", 180)):
+        for name in tenants:
+            seat = {"seat": name, "tenant": name}
+            cells += [made.cell([server(made, good, 200 - good) | seat] * 2, mode=mode)]
+    found = advise(
+        made.suite(tmp_path, cells, tenants=tenants), mix="2 chat", goal="goodput", goodput="ttft:600,tpot:60"
+    )
+    (row,) = found.tables()["flips"].filter(mix="2 talk").iter_rows(named=True)
+    assert row["margin"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_other_goals_change_the_answer(tmp_path, made):
@@ -72,8 +103,9 @@ def test_a_generator_that_was_late_is_not_compared_and_said(tmp_path, made):
         cells.append(made.cell([server(made, 100, 100, lag=lag), made.tenant("train", 60.0)], mode=mode))
     cells.append(made.cell([server(made, 100, 100), made.tenant("train@50", 60.0)], mode="mps"))
     found = advise(made.suite(tmp_path, cells), mix="chat, train", goal="goodput")
-    assert set(found.tables()["choice"]["mode"]) == {"mps", "mps@50"}
-    assert "Not compared, because the generator of requests was late: time slicing." in found.findings
+    known = found.tables()["choice"].filter(pl.col("value").is_not_null())
+    assert set(known["mode"]) == {"mps", "mps@50"}
+    assert "Not compared: time slicing (its generator of requests was late)." in found.findings
 
 
 def test_requests_that_were_cut_off_may_change_the_order_and_that_is_said(tmp_path, made):
@@ -139,7 +171,7 @@ def test_users_are_compared_with_themselves(tmp_path, made):
     found = advise(users(made, tmp_path, by), mix="2 notebook", goal="answer")
     row = found.tables()["choice"].row(1, named=True)
     assert found.verdict == "better"
-    assert (row["best_ahead_by_low"], row["best_ahead_by_high"]) == pytest.approx((1.0, 1.0))
+    assert (row["margin_low"], row["margin_high"]) == pytest.approx((0.5, 0.5))
 
 
 def test_one_user_says_nothing_of_the_noise(tmp_path, made):
@@ -188,7 +220,7 @@ def test_goodput_on_the_h200_is_that_of_its_raw_requests(mix, tenants, best):
             offered = sum(len(llm["requests"]) / llm["seconds"] for llm in servers)
             by[cell["mode"] + "".join(f"@{s}" for s in seats if s)] = offered * sum(known) / len(known)
     assert found.mode == best
-    shown = dict(found.tables()["choice"].select("mode", "value").rows())
+    shown = dict(found.tables()["choice"].drop_nulls("value").select("mode", "value").rows())
     assert shown == pytest.approx({mode: by[mode] for mode in shown})
 
 
@@ -222,3 +254,74 @@ def test_servers_and_notebooks_together_are_told_by_either_goal():
     assert set(chat.tables()["beside"]["tenant"]) == {"notebook"}
     assert set(notebook.tables()["beside"]["tenant"]) == {"llm-serve"}
     assert notebook.tables()["answers"].filter(pl.col("cell") == "explore").height == 2
+
+
+def test_the_median_of_a_kind_of_cell_has_its_interval_or_says_why_not(tmp_path, made):
+    """Two users with five equal cells each are worth two: too few for an interval."""
+    found = advise(MEASURED, mix="4 notebook, resnet-train", goal="answer")
+    (said,) = [s for s in found.findings if s.startswith("Median ms")]
+    (row,) = found.tables()["answers"].filter(mode="mps", cell="load").iter_rows(named=True)
+    assert "load {:.1f} ({:.1f} to {:.1f})".format(*(row[f"p50_{end}"] for end in ("ms", "low", "high"))) in said
+    slow = {"load": 2.0, "train": 8.0}, {"load": 3.0, "train": 4.0}
+    few = advise(users(made, tmp_path, {"time-slicing": slow, "mps": slow}), mix="2 notebook", goal="answer")
+    assert "(no CI)" in next(s for s in few.findings if s.startswith("Median ms"))
+    assert any(s.startswith("`no CI`: cells of one user are alike") for s in few.findings)
+
+
+def seen_twice(made, path, *, drawn_anew):
+    """Two suites of two blocks; users of the second block of each, and of the second suite, are the same or others."""
+    for run in range(2):
+        cells = []
+        for block in range(2):
+            step = 10 * (1 + 2 * block + run) if drawn_anew else 10
+            for mode, slow in (("time-slicing", 2.0), ("mps", 1.0)):
+                both = []
+                for copy, times in enumerate((1.0, 1.3)):
+                    one = user(made, copy, {"load": slow, "train": slow * times ** (slow - 1)})
+                    for cell in one["notebook"]["cells"]:
+                        cell[1:] = [cell[1] * step, cell[2] * step] if cell[0] == "train" else cell[1:]
+                    both.append(one)
+                cells.append(made.cell(both, mode=mode, block=block))
+        made.suite(path / str(run), cells)
+    return path
+
+
+def test_users_who_were_drawn_alike_in_two_blocks_and_suites_are_one(tmp_path, made):
+    """Eight users, or two seen four times: the interval is that of eight or of two."""
+    widths = []
+    for anew in (True, False):
+        folder = seen_twice(made, tmp_path / str(anew), drawn_anew=anew)
+        row = advise(folder, mix="2 notebook", goal="answer").tables()["choice"].row(1, named=True)
+        widths.append(math.log((1 - row["margin_low"]) / (1 - row["margin_high"])))
+    logs = [math.log(2), math.log(2 * math.sqrt(1.3))]  # of each user: the mean over two kinds of cells
+    spread = (logs[1] - logs[0]) / 2  # four users on each side, or one
+    by_hand = [
+        2 * 2.3646 * spread * math.sqrt(8 / 7) / math.sqrt(8),
+        2 * 12.7062 * spread * math.sqrt(2) / math.sqrt(2),
+    ]
+    assert widths == pytest.approx(by_hand, rel=1e-3)
+
+
+def test_windows_with_the_same_requests_are_worth_one(tmp_path, made):
+    """The same 200 requests in two blocks give the interval of 200, as one block does."""
+    ends = []
+    for blocks in (1, 2):
+        cells = [
+            made.cell([server(made, good, 200 - good), made.tenant("train", 60.0)], mode=mode, block=block)
+            for mode, good in (("time-slicing", 100), ("mps", 180))
+            for block in range(blocks)
+        ]
+        found = advise(made.suite(tmp_path / str(blocks), cells), mix="chat, train", goal="goodput").tables()["choice"]
+        ends.append(found.row(1)[1:7])
+    assert ends[0] == pytest.approx(ends[1])
+
+
+def test_blocks_that_repeat_the_same_cells_of_notebooks_are_no_repetition_of_throughput(tmp_path, made):
+    slow = {"load": 2.0, "train": 8.0}, {"load": 3.0, "train": 4.0}
+    cells = [made.cell([user(made, 0, slow[0])], mode="time-slicing")]
+    for block in range(2):
+        for mode, speed in (("time-slicing", 0.5), ("mps", 0.8)):
+            both = [user(made, copy, times) | {"rate": 2.0 * speed} for copy, times in enumerate(slow)]
+            cells.append(made.cell(both, mode=mode, block=block))
+    found = advise(made.suite(tmp_path, cells), mix="2 notebook", goal="throughput")
+    assert (found.mode, found.verdict) == ("mps", "not known")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fleetlab.bench.analysis import analyze
-from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, Spread, pool, sum_variances
+from fleetlab.bench.analysis.measure import Measure, NoiseSample
+from fleetlab.bench.analysis.noise import UNKNOWN, Noise, Spread, pool, sum_variances
 
 QUIET = Noise({False: UNKNOWN, True: UNKNOWN}, {False: UNKNOWN, True: UNKNOWN}, {})
 FIVE = math.log1p(0.05)

@@ -78,3 +78,17 @@ def test_a_pod_that_was_left_for_a_minute_is_tried_again_at_the_next_half_minute
     queue = Queue(KubeScheduler())
     queue.failed(Waiting(0, 0, 0.0, attempts=1), 12.0)
     assert queue.next_tick(12.0) == 90.0
+
+
+def test_who_has_backed_off_is_looked_at_in_whole_seconds_whatever_happens_between():
+    """`second` fails twice at 9.4 s, and backs off until 11.4 s when `first` ends; `other` comes at 11.5 s."""
+    nodes = [
+        SchedulingNode(name, {"cpu": 1000, "nvidia.com/gpu": gpus, "pods": 9}) for name, gpus in (("a", 8), ("b", 0))
+    ]
+    pods = [
+        SchedulingPod("first", requests={"nvidia.com/gpu": 8}),
+        SchedulingPod("second", requests={"nvidia.com/gpu": 8}),
+        SchedulingPod("other", requests={"cpu": 1000}),
+    ]
+    placed = play(Site(nodes), pods, submit=[0.0, 9.4, 11.5], run=[10.0, 5.0, 5.0], seed=1)
+    assert placed.start == [0.0, 12.0, 11.5]

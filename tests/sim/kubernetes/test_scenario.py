@@ -173,3 +173,9 @@ def test_it_is_compared_with_gangs_only_where_there_are_none():
     scenario = Scenario.of(work, Cluster.uniform(2, 8))
     with pytest.raises(PolicyError, match="instances of a job apart"):
         compare(scenario, policies=["fifo", "scheduler=kubernetes"])
+
+
+def test_a_policy_may_name_the_path_of_a_configuration(packing):
+    work = jobs(submit=[0.0, 1.0], runtime=[10.0, 10.0], gpu_milli=[1000, 1000])
+    found = compare(Scenario.of(work, Cluster.uniform(2, 8)), policies=["scheduler=kubernetes", f"scheduler={packing}"])
+    assert len(found.tables()["policies"]) == 2

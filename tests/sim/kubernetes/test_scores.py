@@ -15,9 +15,10 @@ from fleetlab.core.kubernetes import (
     Taint,
     Toleration,
 )
+from fleetlab.sim.kubernetes.bent import bent
 from fleetlab.sim.kubernetes.decide import decide
 from fleetlab.sim.kubernetes.filters import feasible
-from fleetlab.sim.kubernetes.scores import PLUGINS, bent
+from fleetlab.sim.kubernetes.scores import PLUGINS
 from fleetlab.sim.kubernetes.state import Cache
 
 NONE, CPU_ONLY, BOTH = (0, 0), (3000, 0), (3000, 5000)

@@ -9,10 +9,10 @@ from typing import Any
 
 from fleetlab.bench.advise.goals import AdviceGoal
 from fleetlab.bench.advise.goodput import goodput_values
-from fleetlab.bench.advise.mix import AskedMix, busy_alone, changed
+from fleetlab.bench.advise.mix import MEASURED, AskedMix, busy_alone, changed
 from fleetlab.bench.analysis.choice import ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings
-from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.profile.groups import growing_waits
 from fleetlab.bench.profile.pairs import SpeedTable
 from fleetlab.bench.results.cells import mix_name
@@ -24,11 +24,11 @@ MOST = 4  # tenants more than in the mix for which speeds are predicted
 def neighbors(
     f: Findings, goal: AdviceGoal, asked: AskedMix, margin: float
 ) -> Iterator[tuple[AskedMix, str, ModeChoice]]:
-    """Measured mixes of the same work at another pace or in other numbers, and the best mode of each."""
+    """Measured mixes of the same work at another pace or in other numbers; of several mixes each by itself."""
     for mix, names in {m.mix: m.names for m in f.gathered.meetings}.items():
         # One tenant does not share, so no mode is better for it.
-        if len(names) > 1 and mix not in asked.mixes and (what := changed(f.gathered, asked.names, names)):
-            other = AskedMix(mix, (mix,), len(names), "measured", names, asked.limits)
+        if len(names) > 1 and (what := _what_changes(f, asked, mix, names)):
+            other = AskedMix(mix, (mix,), len(names), MEASURED, names, limits=asked.limits)
             try:
                 made = choose_mode(goal.values(f, other), margin)
             except DeviceError:  # not measured for this goal
@@ -37,12 +37,18 @@ def neighbors(
                 yield other, what, made
 
 
+def _what_changes(f: Findings, asked: AskedMix, mix: str, names: tuple[str, ...]) -> str | None:
+    if len(asked.mixes) > 1:
+        return f"{mix} by itself" if mix in asked.mixes else None
+    return None if mix in asked.mixes else changed(f.gathered, asked.names, names)
+
+
 def flip_rows(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice) -> list[dict[str, Any]]:
     """One row per neighbor: its best mode, and whether that is another than the advice; None if that is not known."""
     rows = []
     for other, what, made in neighbors(f, goal, asked, here.margin):
         flips = _flips(here, made)
-        gain = made.ratio(made.modes[1]).value - 1
+        gain = made.lead.value if made.lead else None
         about = {"mix": other.words, "changed": what, "best": made.best, "verdict": made.verdict, "margin": gain}
         rows.append(about | {"flips": flips, "kind": "measured", "tenants": other.tenants})
     rows += list(_other_goals(f, goal, asked, here))
@@ -61,7 +67,7 @@ def _other_goals(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoic
         if made is not None:
             what = f"goals of {1000 * other['ttft']:g} ms and {1000 * other['tpot']:g} ms per token"
             about = {"mix": asked.mixes[0], "changed": what, "best": made.best, "verdict": made.verdict}
-            about |= {"margin": made.ratio(made.modes[1]).value - 1, "flips": _flips(here, made)}  # type: ignore[dict-item]
+            about |= {"margin": made.lead and made.lead.value, "flips": _flips(here, made)}  # type: ignore[dict-item]
             yield about | {"kind": "measured", "tenants": asked.tenants}
 
 
@@ -80,7 +86,7 @@ def _predicted(f: Findings, goal: AdviceGoal, asked: AskedMix, here: ModeChoice)
 
     Under time slicing and MPS without limits, for throughput, the slowest tenant and cost.
     """
-    if goal.name not in ("throughput", "worst", "cost") or asked.basis != "measured":
+    if goal.name not in ("throughput", "worst", "cost") or asked.basis != MEASURED:
         return
     tables = {mode: made for mode in ("time-slicing", "mps") if (made := _table(f, mode, asked.names))}
     known = {tuple(sorted(f.mixes.names[mix])) for mix in f.mixes.stp.mixes()}
@@ -126,24 +132,32 @@ def _total(table: SpeedTable, names: tuple[str, ...], goal: str) -> float:
     return min(speeds) if goal == "worst" else sum(speeds)
 
 
-def flip_sentences(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Flips in words: each that was measured, and the first that is predicted for a mode; else that none is known."""
+def flip_sentences(rows: list[dict[str, Any]], *, mixes: bool = False) -> Iterator[str]:
+    """Flips in words: each that was measured, and the first that is predicted for a mode; else that none is known.
+
+    The cases are other mixes than that of the advice, or, if it is of several mixes, each of these.
+    """
     predicted = set()
     for row in rows:
         if row["flips"] and (row["kind"] == "measured" or row["best"] not in predicted):
             predicted |= {row["best"]} if row["kind"] == "predicted" else set()
             how = " (predicted from pairs)" if row["kind"] == "predicted" else ""
-            better = f"{row['mix']}, {100 * row['margin']:.0f} % better there than the next"
+            lead = row["margin"]
+            than = "the only one that keeps up" if lead is None else f"{100 * lead:.0f} % better there than the next"
+            better = f"{row['mix']}, {than}"
             yield f"It flips to {mode_name(row['best'])} with {row['changed']}{how}: {better}."
     if not any(row["flips"] for row in rows):
-        yield _no_flip(rows)
+        yield _no_flip(rows, MIXES if mixes else CASES)
 
 
-def _no_flip(rows: list[dict[str, Any]]) -> str:
+CASES = "case of the same work at another pace, in other numbers or with other goals"
+MIXES = "case, which are these mixes one by one"
+
+
+def _no_flip(rows: list[dict[str, Any]], cases: str) -> str:
     """Cases in which the advised mode was not compared say nothing."""
     unknown = sum(row["flips"] is None for row in rows)
     looked = len(rows) - unknown
-    cases = "case of the same work at another pace, in other numbers or with other goals"
     if not rows:
         return f"When it flips is not measured: the folder has no {cases}."
     if not looked:

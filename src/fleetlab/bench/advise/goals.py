@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetlab.bench.advise.answers import AnswerValues, answer_values
 from fleetlab.bench.advise.goodput import goodput_values
 from fleetlab.bench.advise.mix import AskedMix
 from fleetlab.bench.analysis.findings import Findings
+from fleetlab.bench.analysis.measure import Measure
 from fleetlab.bench.analysis.serving import served_mix
-from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues
+from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues, is_apart
 from fleetlab.core import DeviceError
 
 
@@ -24,17 +25,19 @@ class AdviceGoal:
     values: Callable[[Findings, AskedMix], GoalValues]
 
 
-def _throughput(f: Findings, asked: AskedMix) -> GoalValues:
-    return MeasureValues(f.mixes.stp, _closed(f, asked), high=True, one=f.mixes.throughput)
+def _throughput(f: Findings, asked: AskedMix) -> MeasureValues:
+    mixes = _closed(f, asked)
+    return MeasureValues(f.mixes.stp, _common(f.mixes.stp, mixes), high=True, one=f.mixes.throughput, asked=mixes)
 
 
 def _worst(f: Findings, asked: AskedMix) -> GoalValues:
-    return MeasureValues(f.mixes.worst, _closed(f, asked), high=True, one=f.mixes.fairness)
+    mixes = _closed(f, asked)
+    return MeasureValues(f.mixes.worst, _common(f.mixes.worst, mixes), high=True, one=f.mixes.fairness, asked=mixes)
 
 
 def _cost(f: Findings, asked: AskedMix) -> GoalValues:
     """An item costs 1/STP of what it costs alone, whatever the price."""
-    return MeasureValues(f.mixes.stp, _closed(f, asked), high=True, one=f.mixes.throughput, inverse=True)
+    return replace(_throughput(f, asked), inverse=True, less="lower")
 
 
 def _energy(f: Findings, asked: AskedMix) -> GoalValues:
@@ -42,11 +45,12 @@ def _energy(f: Findings, asked: AskedMix) -> GoalValues:
     if not mixes:
         msg = f"no energy was measured: {asked.words}"
         raise DeviceError(msg, hint="energy is read from the GPU's counter through NVML")
-    return MeasureValues(f.mixes.energy, mixes, high=False, one=f.mixes.joules)
+    x = f.mixes.energy
+    return MeasureValues(x, _common(x, mixes), high=False, one=f.mixes.joules, less="lower", asked=mixes)
 
 
 def _tail(f: Findings, asked: AskedMix) -> GoalValues:
-    """P99 of requests on a schedule if the mix has them, else P95 of inference steps relative to alone."""
+    """P99 of open-loop requests if the mix has them, else P95 of inference steps relative to alone."""
     served = served_mix(f.gathered, asked.mixes[0])
     if len(served) > 1:
         return ServedValues(served, f.mixes.noise)
@@ -54,7 +58,8 @@ def _tail(f: Findings, asked: AskedMix) -> GoalValues:
     if not mixes:
         msg = f"no tail latency in two modes: {asked.words}"
         raise DeviceError(msg, hint="it needs an inference tenant, or one with `poisson` requests per second")
-    return MeasureValues(f.mixes.latency, mixes, high=False, one=f.mixes.latency.mean)
+    x = f.mixes.latency
+    return MeasureValues(x, _common(x, mixes), high=False, one=x.mean, less="shorter", asked=mixes)
 
 
 def _goodput(f: Findings, asked: AskedMix) -> GoalValues:
@@ -78,15 +83,21 @@ def _answer(f: Findings, asked: AskedMix) -> GoalValues:
 def _closed(f: Findings, asked: AskedMix) -> tuple[str, ...]:
     mixes = tuple(mix for mix in asked.mixes if len(f.mixes.stp.modes(mix)) > 1)
     if not mixes:
-        msg = f"requests on a schedule make as much progress as they are sent: {asked.words}"
-        raise DeviceError(msg, hint="--goal p99, or goodput of language models; closed loops have the other goals")
+        msg = f"a server that keeps up answers its arrival rate, in every mode: {asked.words}"
+        raise DeviceError(msg, hint="--goal p99, or goodput of language models; `costs` there is that of a request")
     return mixes
+
+
+def _common(measure: Measure, mixes: tuple[str, ...]) -> tuple[str, ...]:
+    """The mixes that most modes have, as of a kind of mix in the analysis; all of them if that leaves no two modes."""
+    modes, same = measure.common(list(mixes))
+    return tuple(same) if len([mode for mode in modes if is_apart(mode)]) > 1 else mixes
 
 
 GOALS = {
     goal.name: goal
     for goal in (
-        AdviceGoal("throughput", "total work of all tenants, in GPUs of their own", "GPUs", _throughput),
+        AdviceGoal("throughput", "system throughput (STP), 1 is one tenant alone on a GPU", "GPUs", _throughput),
         AdviceGoal("worst", "progress of the slowest tenant, relative to alone", "of alone", _worst),
         AdviceGoal("p99", "tail latency", "", _tail),
         AdviceGoal("goodput", "requests within the goals, of all servers", "requests/s, goodput", _goodput),

@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass, field
 
 from fleetlab.bench.analysis.findings import Findings
-from fleetlab.bench.analysis.suite_data import CellResult, mode_name
-from fleetlab.bench.analysis.values import NORMAL, is_apart
+from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.suite_data import CellResult
+from fleetlab.bench.analysis.values import LATE, NORMAL, GoalValues, is_apart
 from fleetlab.bench.analysis.wording import join_words
 from fleetlab.bench.results.cells import Cell
 from fleetlab.bench.results.llm import ServedWindows, served_windows
@@ -37,8 +38,8 @@ class ModeGoodput:
         return share * self.offered
 
 
-@dataclass(frozen=True, slots=True)
-class GoodputValues:
+@dataclass(frozen=True)
+class GoodputValues(GoalValues):
     """Goodput of a mix by mode; only of modes whose generator was on time."""
 
     by: dict[str, ModeGoodput]
@@ -48,6 +49,12 @@ class GoodputValues:
     def modes(self) -> list[str]:
         """Modes that count."""
         return [mode for mode, one in self.by.items() if is_apart(mode) and one.windows.on_time]
+
+    @property
+    def not_compared(self) -> dict[str, str]:
+        """Those with a late generator."""
+        late = [mode for mode, one in self.by.items() if is_apart(mode) and not one.windows.on_time]
+        return dict.fromkeys(late, LATE)
 
     def value(self, mode: str) -> Interval:
         """Requests per second within the goals."""
@@ -64,15 +71,13 @@ class GoodputValues:
         return Difference(value, variances, blocks, NORMAL)
 
     def sentences(self, best: str) -> list[str]:
-        """Goals and shares; what cut-off requests may change; and modes that are left out."""
+        """Goals and shares, and what cut-off requests may change."""
         shares = [f"{mode_name(mode)} {_share(self.by[mode].windows)}" for mode in self.modes]
         goals = self.by[best].windows.goals
         within = f"a first token within {1000 * goals['ttft']:g} ms and {1000 * goals['tpot']:g} ms per token"
         said = [f"Share of requests with {within}: {join_words(shares)}."]
         if changed := self._other_order(best):
             said.append(changed)
-        if late := [mode_name(mode) for mode, one in self.by.items() if is_apart(mode) and not one.windows.on_time]:
-            said.append(f"Not compared, because the generator of requests was late: {join_words(late)}.")
         return said
 
     def _other_order(self, best: str) -> str:

@@ -7,6 +7,7 @@ mig-user-guide (isolation of instances), the GPU operator's guide to time slicin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,31 +72,51 @@ def probe_rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 class ProbeScore(NamedTuple):
-    """How many guarantees the probes of a mode found kept, and kept in part, of how many."""
+    """How many guarantees the probes of a mode found kept, and kept in part, and the setting that was probed."""
 
     kept: int
     partly: int
-    of: int
+    setting: str
 
 
-def probe_score(rows: Sequence[dict[str, Any]], mode: str) -> ProbeScore | None:
-    """The score of a mode of processes; None if it was not probed.
+@dataclass(frozen=True, slots=True)
+class ProbeScores:
+    """What probes found of modes of processes, over the guarantees that were probed in all of them."""
+
+    of: tuple[str, ...]  # these guarantees
+    scores: dict[str, ProbeScore]  # by mode
+
+    def order(self, mode: str) -> tuple[float, ...]:
+        """Sort key: most guarantees first, among equals most of what the probes found kept, then kept in part."""
+        score = self.scores.get(mode)
+        return (-guaranteed(mode), *((-score.kept, -score.partly) if score else (0.0, 0.0)))
+
+
+def probe_scores(rows: Sequence[dict[str, Any]], modes: Sequence[str]) -> ProbeScores:
+    """Scores of the modes that were probed, with this or another limit.
 
     Probes of MPS with limits had a memory limit: of a mode without one they do not show the memory cap.
     """
+    probed = {mode: here for mode in modes if (here := _probed(rows, mode))}
+    of = tuple(
+        dict.fromkeys(name for here in probed.values() for name in here if all(name in p for p in probed.values()))
+    )
+    scores = {}
+    for mode, here in probed.items():
+        verdicts = [here[name]["verdict"] for name in of]
+        setting = next(iter(here.values()))["mode"]
+        scores[mode] = ProbeScore(verdicts.count(KEPT), verdicts.count(PARTLY), setting)
+    return ProbeScores(of, scores)
+
+
+def _probed(rows: Sequence[dict[str, Any]], mode: str) -> dict[str, dict[str, Any]]:
+    """Rows of the probes that stand for a mode, by guarantee; of several runs the worst."""
     here = [row for row in rows if row["mode"] not in ONE_PROCESS and column(row["mode"]) == column(mode)]
     if "~" not in mode:
         here = [row for row in here if not (row["guarantee"] == "memory cap" and "~" in row["mode"])]
-    if not here:
-        return None
-    verdicts = [row["verdict"] for row in here]
-    return ProbeScore(verdicts.count(KEPT), verdicts.count(PARTLY), len(verdicts))
-
-
-def isolation_order(rows: Sequence[dict[str, Any]], mode: str) -> tuple[float, ...]:
-    """Sort key: most guarantees first, among equals most of what the probes found kept, then kept in part."""
-    score = probe_score(rows, mode)
-    return (-guaranteed(mode), *((-score.kept / score.of, -score.partly / score.of) if score else (0.0, 0.0)))
+    order = (KEPT, PARTLY)
+    worst = sorted(here, key=lambda row: order.index(row["verdict"]) if row["verdict"] in order else len(order))
+    return {row["guarantee"]: row for row in worst}
 
 
 def guarantee_rows(modes: list[str]) -> Iterator[dict[str, Any]]:

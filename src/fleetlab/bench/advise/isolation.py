@@ -8,19 +8,14 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.advise.goals import GOALS
-from fleetlab.bench.advise.guarantees import (
-    GUARANTEES,
-    ONE_PROCESS,
-    guaranteed,
-    isolation_order,
-    probe_score,
-)
-from fleetlab.bench.advise.mig_layout import has_profiles, layout_sentence
+from fleetlab.bench.advise.guarantees import GUARANTEES, ONE_PROCESS, ProbeScores, guaranteed, probe_scores
+from fleetlab.bench.advise.mig_layout import MigAssignment, has_profiles, layout_sentence
+from fleetlab.bench.advise.mig_prediction import PREDICTED, goal_value
 from fleetlab.bench.advise.mix import AskedMix, mix_modes
 from fleetlab.bench.advise.settings import mig_layout
 from fleetlab.bench.analysis.findings import Findings
-from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.mixes import interval_columns
+from fleetlab.bench.analysis.modes import mode_name, mode_order
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.core import DeviceError
 from fleetlab.stats import Interval
@@ -31,22 +26,25 @@ Made = tuple[tuple[str, str], list[str], dict[str, pl.DataFrame], str]  # mode a
 
 def isolation(f: Findings, asked: AskedMix, probed: Probed) -> Made:
     """By guarantee; the progress of the slowest tenant says what a neighbor took, as measured."""
-    measured, layout = mix_modes(f, asked), mig_layout(f, asked.names)
+    measured, layout = mix_modes(f, asked), mig_layout(f, asked.names) if len(asked.mixes) == 1 else None
     # A GPU of which no profiles are known may have MIG; one whose profiles do not hold the mix has no use of it.
     apart = [] if isinstance(layout, str) and has_profiles(f.gathered.gpu_name) else ["mig"]
-    modes = sorted({*measured, *apart}, key=lambda mode: (*isolation_order(probed, mode), mode_order(mode)))
+    scores = probe_scores(probed, measured)
+    modes = sorted({*measured, *apart}, key=lambda mode: (*scores.order(mode), mode_order(mode)))
     known = _slowest(f, asked)
+    if isinstance(layout, MigAssignment) and (speed := goal_value(layout, "worst")):
+        known = {"mig": speed} | known
     best = modes[0]
     said = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEES)}; it is "
     answers = [
         f"{asked.words}, isolation: {said}{'measured' if best in measured else 'not measured'} here.",
-        *([layout_sentence(layout, asked.names)] if best == "mig" or not apart else []),
-        _of_measured([mode for mode in modes if mode in measured], probed),
+        *([layout_sentence(layout, asked.names)] if layout and (best == "mig" or not apart) else []),
+        *_of_measured([mode for mode in modes if mode in measured], scores),
         *(_left(known) if known else []),
         "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
         *_faults(probed),
     ]
-    frame = pl.DataFrame([_row(mode, known, probed) for mode in modes], infer_schema_length=None)
+    frame = pl.DataFrame([_row(mode, known, scores) for mode in modes], infer_schema_length=None)
     return (best, "by guarantee"), answers, {"choice": frame}, GOALS["worst"].unit
 
 
@@ -59,33 +57,47 @@ def _slowest(f: Findings, asked: AskedMix) -> dict[str, Interval]:
     return {mode: values.value(mode) for mode in values.modes}
 
 
-def _row(mode: str, known: dict[str, Interval], probed: Probed) -> dict[str, Any]:
-    score = probe_score(probed, mode)
+def _row(mode: str, known: dict[str, Interval], scores: ProbeScores) -> dict[str, Any]:
+    score = scores.scores.get(mode)
     row: dict[str, Any] = {"mode": mode, "guarantees": guaranteed(mode)}
-    row |= {"probes_kept": score and score.kept, "probes": score and score.of} if probed else {}
-    return row | dict(zip(("value", "value_low", "value_high"), known.get(mode, (None, None, None)), strict=True))
+    row |= {"verdict": PREDICTED if mode == "mig" and mode in known else ""}
+    if scores.scores:
+        row |= {"probes_kept": score and score.kept, "probes": len(scores.of) if score else None}
+        row |= {"probed_as": score.setting if score else None}
+    return row | interval_columns("value", known.get(mode))
 
 
-def _of_measured(modes: list[str], probed: Probed) -> str:
+def _of_measured(modes: list[str], scores: ProbeScores) -> list[str]:
     """Which of the measured modes guarantee the most; among equals the order of what the probes found kept."""
     most = guaranteed(modes[0])
     first = [mode for mode in modes if guaranteed(mode) == most]
-    scores = {mode: score for mode in first if (score := probe_score(probed, mode))}
     if len(first) == 1:
-        return f"Of the measured modes {mode_name(first[0])} guarantees the most, {most} of {len(GUARANTEES)}."
+        return [f"Of the measured modes {mode_name(first[0])} guarantees the most, {most} of {len(GUARANTEES)}."]
     said = f"{join_words([mode_name(mode) for mode in first])} guarantee the most, {most} of {len(GUARANTEES)} each"
-    if len(scores) < 2:
-        return f"Of the measured modes {said}."
-    parts = [f"{mode_name(mode)} kept {score.kept} of {score.of}" for mode, score in scores.items()]
-    top = [mode for mode in scores if isolation_order(probed, mode) == isolation_order(probed, next(iter(scores)))]
+    probed = [mode for mode in first if mode in scores.scores]
+    if len(probed) < 2:
+        return [f"Of the measured modes {said}."]
+    parts = [f"{mode_name(mode)} kept {scores.scores[mode].kept}" for mode in probed]
+    top = [mode for mode in probed if scores.order(mode) == scores.order(probed[0])]
     ahead = (
         f"{mode_name(top[0])} comes first" if len(top) == 1 else f"{join_words(list(map(mode_name, top)))} are equal"
     )
-    return f"Of the measured modes {said}. By the probes of this folder {ahead}: {join_words(parts)}."
+    of = f"of {len(scores.of)} that were probed in all of them ({', '.join(scores.of)})"
+    found = f"By the probes of this folder {ahead}: {of}, {join_words(parts)}."
+    return [f"Of the measured modes {said}.", found, *_other_settings(probed, scores)]
+
+
+def _other_settings(modes: list[str], scores: ProbeScores) -> list[str]:
+    """Modes that were probed with other limits than theirs."""
+    other = {mode: scores.scores[mode].setting for mode in modes if scores.scores[mode].setting != mode}
+    parts = [f"{mode_name(mode)} itself was not probed, {mode_name(setting)} was" for mode, setting in other.items()]
+    return [capital(f"{'; '.join(parts)}.")] if parts else []
 
 
 def _left(known: dict[str, Interval]) -> list[str]:
-    parts = [f"{number(x)} under {mode_name(mode)}" for mode, x in known.items()]
+    parts = [f"{number(x)} under {mode_name(mode)}" for mode, x in known.items() if mode != "mig"]
+    if not parts:
+        return []
     return [f"The slowest tenant kept of its speed alone {join_words(parts)}."]
 
 

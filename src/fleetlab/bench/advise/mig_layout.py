@@ -1,7 +1,8 @@
 """A MIG layout for a mix: a profile for each tenant that holds its memory, with its predicted speed.
 
 Placement rules and memory are those of the profile tables. Of all layouts that hold the mix, the one whose slowest
-tenant is predicted to be fastest; speeds on instances are predicted from runs on fewer SMs, not measured.
+tenant is predicted to be fastest, or whose tenants are in total; speeds on instances are predicted from runs on fewer
+SMs, not measured.
 """
 
 from __future__ import annotations
@@ -44,8 +45,13 @@ class MigAssignment:
         return layout_name(place(self.gpu, [p.name for p in self.profiles]))
 
 
-def assign_profiles(g: SuiteData, names: Sequence[str], mib: Sequence[int]) -> MigAssignment | str:
-    """The best layout for tenants that need so much memory, 0 if it is not known; or why there is none."""
+def assign_profiles(
+    g: SuiteData, names: Sequence[str], mib: Sequence[int], *, total: bool = False
+) -> MigAssignment | str:
+    """The best layout for tenants that need so much memory, 0 if it is not known; or why there is none.
+
+    The best has the fastest slowest tenant, or, for the total, the highest sum of speeds.
+    """
     try:
         gpu = mig_gpu(g.gpu_name)
     except BenchError:
@@ -58,7 +64,8 @@ def assign_profiles(g: SuiteData, names: Sequence[str], mib: Sequence[int]) -> M
             # Without a prediction a tenant counts by its SMs, and those that hold more memory get larger instances.
             speeds = [speed.value if speed else p.sms / gpu.sms for speed, p in zip(each, some, strict=True)]
             room = sum(need * p.sms for need, p in zip(mib, some, strict=True))
-            score = (min(speeds), math.fsum(speeds), room)
+            first, then = (math.fsum, min) if total else (min, math.fsum)
+            score = (first(speeds), then(speeds), room)
             if best is None or score > best[0]:
                 best = score, some
     if best is None:
@@ -139,10 +146,14 @@ def layout_sentence(found: MigAssignment | str, names: Sequence[str]) -> str:
     """The layout in words."""
     if isinstance(found, str):
         return f"MIG: no layout can be named, {found}."
-    each = zip(names, found.profiles, found.speeds, strict=True)
-    parts = [f"{p.name} for {name}" + (f" ({_shown(s)})" if s else "") for name, p, s in each]
     known = "speeds relative to alone are predicted" if any(found.speeds) else "nothing predicts its speeds"
-    return f"A layout that holds this mix, not measured: {', '.join(parts)}; {known}."
+    return f"A layout that holds this mix, not measured: {profiles_of(found, names)}; {known}."
+
+
+def profiles_of(found: MigAssignment, names: Sequence[str]) -> str:
+    """The profile of each tenant, and its predicted speed."""
+    each = zip(names, found.profiles, found.speeds, strict=True)
+    return ", ".join(f"{p.name} for {name}" + (f" ({_shown(s)})" if s else "") for name, p, s in each)
 
 
 def _shown(speed: Interval) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Container
+from dataclasses import dataclass, field
 from itertools import product
-
-import numpy as np
 
 from fleetlab.bench.advise.classes import JobClasses
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import SuiteData, mode_name
+from fleetlab.bench.analysis.modes import mode_name, mode_order
+from fleetlab.bench.analysis.suite_data import SuiteData, utilization_alone
 from fleetlab.bench.analysis.values import is_apart
 from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.profile.build import CLASSES, class_by_utilization
@@ -22,6 +21,8 @@ from fleetlab.bench.results.cells import mix_name
 from fleetlab.core import DeviceError
 from fleetlab.core.names import lookup
 
+MEASURED = "measured"
+NAMED = 6  # mixes that are named in a sentence
 OTHER_MODES = "measure it in two modes: `fleetlab bench suite mine.toml --out FOLDER/mine`"
 
 
@@ -33,7 +34,8 @@ class AskedMix:
     mixes: tuple[str, ...]  # names of measured mixes
     tenants: int
     basis: str  # `measured` as such, or mixes of the same kind or class
-    names: tuple[str, ...]  # tenants of the first of them
+    names: tuple[str, ...]  # tenants of the measured mix; of several mixes, what was asked for
+    about: str = ""  # which measured mixes answer, where they are not the mix itself
     limits: dict[str, float] | None = None  # goals of TTFT and TPOT in seconds, instead of those of the servers
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # measured works that stand for each class
 
@@ -41,29 +43,72 @@ class AskedMix:
 def asked_mix(f: Findings, words: str, jobs: JobClasses | None = None) -> AskedMix:
     """Find the mixes: the mix itself, else those of its classes, else those of its kind."""
     jobs = jobs or JobClasses()
-    parts = _parts(words)
+    words = ", ".join(filter(None, (word.strip() for word in words.split(","))))
+    parts = _parts(words, f.gathered.kinds)
     if len(parts) < 2:
         msg = f"one tenant shares nothing: {words}"
         raise DeviceError(msg, hint='--mix "2 train" or "train, serve" asks for tenants that share a GPU')
     each = [_tenants(f.gathered, part, jobs) for part in parts]
     exact = dict.fromkeys(mix_name(sorted(names)) for names in product(*each))
-    names = tuple(sorted(next(product(*each))))
     if measured := [mix for mix in exact if len(_modes(f, mix)) > 1]:
-        basis = "measured" if len(exact) == 1 else count_noun(len(measured), "measured mix") + " of these classes"
-        found = AskedMix(words, tuple(measured), len(parts), basis, _names(f, measured[0]))
         used = {name for mix in measured for name in _names(f, mix)}
-        classes = {part: of for part, of in zip(parts, each, strict=True) if jobs.class_named(part) and [part] != of}
-        return replace(found, classes={p: tuple(n for n in of if n in used) for p, of in classes.items()})
+        classes = {
+            part: tuple(name for name in of if name in used)
+            for part, of in zip(parts, each, strict=True)
+            if jobs.class_named(part) and [part] != of
+        }
+        single = len(exact) == 1
+        basis = MEASURED if single else f"{count_noun(len(measured), 'measured mix')} of these classes"
+        names = _names(f, measured[0]) if single else tuple(parts)
+        return AskedMix(words, tuple(measured), len(parts), basis, names, classes=classes)
+    names = tuple(sorted(next(product(*each))))
+    if same := _same_work(f, names):
+        about = f"Measured as {same}: the same work with the same settings, under other names."
+        return AskedMix(words, (same,), len(parts), MEASURED, _names(f, same), about)
+    _refuse(f, names)
+    return _of_its_kind(f, words, names)
+
+
+def _same_work(f: Findings, names: tuple[str, ...]) -> str | None:
+    """A mix of tenants with the same settings under other names, in two modes; of several, that in the most modes."""
+    settings = f.gathered.settings
+    asked = Counter(settings.get(name, name) for name in names)
+    mixes = {m.mix: m.names for m in f.gathered.meetings if len(m.names) == len(names)}
+    alike = [mix for mix, of in mixes.items() if Counter(settings.get(name, name) for name in of) == asked]
+    best = max(alike, key=lambda mix: len(_modes(f, mix)), default=None)
+    return best if best is not None and len(_modes(f, best)) > 1 else None
+
+
+def _refuse(f: Findings, names: tuple[str, ...]) -> None:
+    """Refuse mixes that no other mix answers for: in other numbers, or with an arrival rate."""
+    msg = f"not measured in two modes: {mix_name(list(names))}"
+    if single := _modes(f, mix_name(list(names))):
+        msg += f"; only under {mode_name(single[0])}"
     if counts := _other_counts(f, names):
-        msg = f"not measured in two modes: {mix_name(list(names))}"
         told = "; ".join(f"{mode_name(mode)}: {', '.join(mixes)}" for mode, mixes in counts.items())
         raise DeviceError(msg, hint=f"the same tenants were measured in other numbers, {told}; {OTHER_MODES}")
+    if single:
+        raise DeviceError(msg, hint=OTHER_MODES)
+    open_loop = {t.name for m in f.gathered.meetings for t in m.tenants if t.is_open_loop}
+    if rates := [name for name in dict.fromkeys(names) if name in open_loop]:
+        msg += f"; requests with an arrival rate ({', '.join(rates)}) are not answered by other mixes"
+        known = {m.mix: m.names for m in f.gathered.meetings if set(m.names) & open_loop and len(set(m.names)) > 1}
+        near = [mix for mix, of in known.items() if set(of) & set(names)] or list(known)
+        told = f"measured with an arrival rate: {', '.join(near[:NAMED])}; " if near else ""
+        raise DeviceError(msg, hint=told + OTHER_MODES)
+
+
+def _of_its_kind(f: Findings, words: str, names: tuple[str, ...]) -> AskedMix:
+    """Mixes of other tenants of the same kind, said plainly."""
     kind = f.gathered.kind(names)
-    alike = [mix for mix in f.mixes.shared(tenants=len(parts)) if f.mixes.stp.kinds[mix] == kind]
+    alike = [mix for mix in f.mixes.shared(tenants=len(names)) if f.mixes.stp.kinds[mix] == kind]
     if not alike:
         msg = f"not measured in two modes: {mix_name(list(names))}, nor any other mix of its kind ({kind})"
         raise DeviceError(msg, hint=OTHER_MODES)
-    return AskedMix(words, tuple(alike), len(parts), f"{len(alike)} mixes of its kind: {kind}", _names(f, alike[0]))
+    listed = ", ".join(alike[:NAMED]) + (", …" if len(alike) > NAMED else "")
+    others = f"{count_noun(len(alike), 'other mix')} of its kind, {kind}: {listed}"
+    about = f"This mix was not measured in two modes. The answer is that of {others}."
+    return AskedMix(words, tuple(alike), len(names), f"{len(alike)} mixes of its kind: {kind}", names, about)
 
 
 def _other_counts(f: Findings, names: tuple[str, ...]) -> dict[str, list[str]]:
@@ -74,7 +119,7 @@ def _other_counts(f: Findings, names: tuple[str, ...]) -> dict[str, list[str]]:
     """
     found: dict[str, set[tuple[int, str]]] = {}
     for m in f.gathered.meetings:
-        if set(m.names) == set(names) and len(m.names) > 1 and is_apart(m.mode):
+        if set(m.names) == set(names) and m.names != names and len(m.names) > 1 and is_apart(m.mode):
             found.setdefault(m.mode, set()).add((len(m.names), m.mix))
     return {mode: [mix for _, mix in sorted(found[mode])] for mode in sorted(found, key=mode_order)}
 
@@ -91,14 +136,17 @@ def mix_modes(f: Findings, asked: AskedMix) -> list[str]:
 
 
 def _names(f: Findings, mix: str) -> tuple[str, ...]:
-    return f.mixes.names.get(mix) or tuple(sorted(_parts(mix.replace(" + ", ","))))
+    return f.mixes.names.get(mix) or tuple(sorted(_parts(mix.replace(" + ", ","), f.gathered.kinds)))
 
 
-def _parts(words: str) -> list[str]:
-    """Read `train, 2 serve` as train, serve, serve."""
+COUNT = re.compile(r"(\d+)(?: *[x*×] +| *[*×] *| +)(.+)|(.+?)(?: +[x*×] *| *[*×] *)(\d+)")
+
+
+def _parts(words: str, known: Container[str]) -> list[str]:
+    """Read `train, 2 serve` as train, serve, serve; so `2x serve` and `serve*2`. A known name is no number."""
     parts: list[str] = []
     for word in filter(None, (part.strip() for part in words.split(","))):
-        count = re.fullmatch(r"(\d+) +(.+)|(.+?) *[x*] *(\d+)", word)
+        count = None if word in known else COUNT.fullmatch(word)
         times = int(count[1] or count[4]) if count else 1
         if not 1 <= times <= 100:
             msg = f"not a number of tenants: {word}"
@@ -143,11 +191,8 @@ def class_of(g: SuiteData, name: str) -> str:
 
 
 def busy_alone(g: SuiteData, name: str) -> float:
-    """The lower of the share of time in steps and of the GPU's utilization."""
-    cells = [m for m in g.meetings if m.names == (name,) and m.mode == BASELINE]
-    under_way = [m.tenants[0].about.get("busy", 1.0) for m in cells] or [1.0]
-    util = [m.gpu["util"] / 100 for m in cells if m.gpu.get("util") is not None] or [1.0]
-    return float(min(np.median(under_way), np.median(util)))
+    """Utilization of a tenant alone without MPS."""
+    return utilization_alone(m for m in g.meetings if m.names == (name,) and m.mode == BASELINE)
 
 
 # --- mixes that differ in how often tenants step, or in their number --------------------------------------------------

@@ -11,7 +11,8 @@ from fleetlab.bench.advise.answers import answer_values
 from fleetlab.bench.advise.goodput import goodput_values
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.suite_data import TenantResult, mode_name
+from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.suite_data import TenantResult
 from fleetlab.bench.analysis.wording import join_words
 from fleetlab.stats import Interval, no_interval
 
@@ -33,7 +34,7 @@ def neighbor_rows(f: Findings, mix: str, goal: str, modes: Sequence[str]) -> Ite
 
 
 def _is_about(f: Findings, goal: str, one: TenantResult) -> bool:
-    """Whether a goal is about a tenant; without requests on a schedule tail latency is that of inference steps."""
+    """Whether a goal is about a tenant; without open-loop requests tail latency is that of inference steps."""
     return _of(one) == goal or (goal == "p99" and f.gathered.kinds[one.name] == "inference")
 
 

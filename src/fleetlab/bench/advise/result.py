@@ -18,17 +18,18 @@ from fleetlab.bench.advise.goals import GOALS, shown_unit
 from fleetlab.bench.advise.goodput import GoodputValues
 from fleetlab.bench.advise.guarantees import guarantee_rows, probe_rows
 from fleetlab.bench.advise.isolation import Made, isolation
+from fleetlab.bench.advise.mig_prediction import LIMITS, PREDICTED, predict_mig
 from fleetlab.bench.advise.mix import AskedMix, asked_mix, mix_modes
 from fleetlab.bench.advise.neighbors import SCHEMA, neighbor_rows, neighbor_sentences
 from fleetlab.bench.advise.settings import setting_rows
-from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choose_mode
+from fleetlab.bench.analysis.choice import MARGIN, ModeChoice, choice_table, choose_mode
 from fleetlab.bench.analysis.findings import Findings, collect_findings
 from fleetlab.bench.analysis.folders import suites
-from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.modes import mode_name, mode_notes, mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
-from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
-from fleetlab.bench.analysis.values import is_apart
+from fleetlab.bench.analysis.suite_data import collect_suites
+from fleetlab.bench.analysis.values import GoalValues, MeasureValues, is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
@@ -54,7 +55,7 @@ class BenchAdvice(Result):
     def summary(self) -> list[Estimate]:
         """The goal by mode."""
         rows = self.frames["choice"].filter(pl.col("value").is_not_null()).iter_rows(named=True)
-        return [Estimate(mode_name(r["mode"]), r["value"], *_ends(r), self.unit) for r in rows]
+        return [Estimate(_name(r), r["value"], *_ends(r), self.unit) for r in rows]
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ class BenchAdvice(Result):
         rows = self.frames["choice"].filter(pl.col("value").is_not_null())
         if rows.is_empty():
             return {}
-        names = [mode_name(mode) for mode in rows["mode"]]
+        names = [_name(row) for row in rows.iter_rows(named=True)]
         ends = [_ends(row) for row in rows.iter_rows(named=True)]
         points = pl.DataFrame(
             {"x": names, "y": rows["value"], "low": [e[0] for e in ends], "high": [e[1] for e in ends]}
@@ -75,8 +76,13 @@ class BenchAdvice(Result):
         return {goal: Figure(f"{goal} by mode", "dots", points, "mode", self.unit, self.answers[0])}
 
 
+def _name(row: dict[str, Any]) -> str:
+    return mode_name(row["mode"]) + (", predicted" if row["verdict"] == PREDICTED else "")
+
+
 def _ends(row: dict[str, Any]) -> tuple[float, float]:
-    low, high = row["value_low"], row["value_high"]
+    """The limits of a 95 % interval; those of a prediction are none."""
+    low, high = (None, None) if row["verdict"] == PREDICTED else (row["value_low"], row["value_high"])
     return (math.nan if low is None else low, math.nan if high is None else high)
 
 
@@ -128,15 +134,17 @@ def advise(
     mode, verdict = choice
     frames |= {
         "settings": table(setting_rows(f, mode, asked.names)),
-        "costs": table(row for one in asked.mixes[:1] for row in cost_rows(f, one, price)),
+        "costs": table(cost_rows(f, asked, price)),
         "guarantees": table(guarantee_rows(sorted({*mix_modes(f, asked), "mig"}, key=mode_order))),
     }
     if probed:
         frames["isolation"] = table(probed)
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
-    return BenchAdvice(
-        mode, verdict, (*head, *answers, *_stand_for(asked)), unit, frames, provenance, tuple(_notes(f, asked))
-    )
+    predicted = PREDICTED in frames["choice"].get_column("verdict", default=pl.Series([""]))
+    modes = {*mix_modes(f, asked), *(row["mode"] for row in probed)}
+    notes = (*mode_notes(modes), *_notes(f, predicted=predicted))
+    said = (*head, answers[0], *([asked.about] if asked.about else []), *answers[1:], *_stand_for(asked))
+    return BenchAdvice(mode, verdict, said, unit, frames, provenance, notes)
 
 
 def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
@@ -144,24 +152,48 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
     values = goal.values(f, asked)
     choice = choose_mode(values, margin)
     if choice is None:
-        msg = f"{name} is not known in two modes: {asked.words}"
-        hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
-        raise DeviceError(msg, hint=hint)
+        raise _no_choice(values, asked, name)
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
-    rows = answer_rows(f, asked.mixes[0]) if name == "answer" else []
-    others = list(neighbor_rows(f, asked.mixes[0], name, choice.modes)) if name in BESIDE else []
+    one = asked.mixes[0] if len(asked.mixes) == 1 else ""  # what is told of single tenants is that of one mix
+    rows = answer_rows(f, one) if name == "answer" else []
+    others = list(neighbor_rows(f, one, name, choice.modes)) if name in BESIDE else []
+    mig = predict_mig(f, asked, name)
     answers = [
         f"{asked.words}, {unit.partition(', ')[2] or name}: {choice.sentence()}.",  # a name of a tenant keeps its case
-        f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {asked.basis} on {f.gathered.gpu_name}.",
+        f"{capital(goal.what)} ({unit}): {_listed(choice)}. Basis: {_basis(asked, values)} on {f.gathered.gpu_name}.",
+        *choice.left_out(),
+        *([mig.sentence(choice, unit)] if mig else []),
         *(values.sentences(choice.best) if isinstance(values, GoodputValues) else []),
         *answer_sentences(rows),
         *neighbor_sentences(others),
-        *flip_sentences(flips),
+        *flip_sentences(flips, mixes=len(asked.mixes) > 1),
     ]
-    frames = {"choice": table(choice.rows()), "answers": table(rows), "beside": table(others, SCHEMA)}
+    frames = {
+        "choice": choice_table(choice, [mig.row()] if mig and mig.value else []),
+        "answers": table(rows),
+        "beside": table(others, SCHEMA),
+    }
     frames |= {"flips": table(flips, FLIPS)}
     return (choice.best, choice.verdict), answers, frames, unit
+
+
+def _no_choice(values: GoalValues, asked: AskedMix, goal: str) -> DeviceError:
+    """Why no two modes can be compared."""
+    if values.falls_behind and not values.not_compared:
+        each = "; ".join(f"{mode_name(mode)} {why}" for mode, why in values.falls_behind.items())
+        msg = f"the server keeps up in no mode: {asked.words}: {each}"
+        return DeviceError(msg, hint="ask for a mix with fewer requests per second, or give it a GPU without neighbors")
+    why = "; ".join(f"{mode_name(mode)}: {why}" for mode, why in (values.falls_behind | values.not_compared).items())
+    msg = f"{goal} is not known in two modes: {asked.words}" + (f"; {why}" if why else "")
+    hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
+    return DeviceError(msg, hint=hint)
+
+
+def _basis(asked: AskedMix, values: GoalValues) -> str:
+    """Which mixes answer, and how many of them have all of the compared modes."""
+    same = len(values.mixes) if isinstance(values, MeasureValues) else len(asked.mixes)
+    return asked.basis + ("" if same == len(asked.mixes) else f", {same} of which were measured in all of these modes")
 
 
 BESIDE = ("p99", "goodput", "answer")  # goals that are about some of the tenants
@@ -180,17 +212,13 @@ def _listed(choice: ModeChoice) -> str:
     return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
 
 
-def _notes(f: Findings, asked: AskedMix) -> Iterator[str]:
+def _notes(f: Findings, *, predicted: bool) -> Iterator[str]:
     yield from f.gathered.notes
+    yield "`margin`: by how much the value of the best mode is higher, or lower where that is better"
     yield "`no difference` only by two one-sided tests at 5 % each; `better` where the 95 % interval excludes 0"
     yield "`more_blocks`: of each mode, in one plan; they decide in 80 % of cases, if the difference is as it seems"
     if any(not is_apart(m.mode) for m in f.gathered.meetings):
         yield "tenants of one process (streams, green contexts) are not compared: they need one program"
     yield "progress is relative to the median rate of the tenant alone on the whole GPU without MPS"
-    for mode in mix_modes(f, asked):
-        has = sum(any(m.mix == mix and m.mode == mode for m in f.gathered.meetings) for mix in asked.mixes)
-        if has < len(asked.mixes):
-            yield f"{mode_name(mode)} was measured in {has} of these {len(asked.mixes)} mixes only"
-    if asked.basis != "measured":
-        yield f"this mix itself was not measured in two modes; basis: {asked.basis}"
+    yield from [LIMITS] if predicted else []
     yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"

@@ -28,7 +28,9 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
     elif kind == "mps":
         yield _replicas(percents, n)
     if mode == "mig":
-        yield from layout_rows(mig_layout(f, names), names, [_memory(f, name) for name in names])
+        one = all(name in f.gathered.kinds for name in names)  # tenants, not classes of them
+        found = mig_layout(f, names) if one else "a layout is that of one mix: ask for one of them"
+        yield from layout_rows(found, names, [_memory(f, name) for name in names])
         return
     if mode.startswith("mig:"):
         yield _row("GPU", "MIG layout", mode.removeprefix("mig:"), "as measured, in the order of the tenants")
@@ -46,10 +48,10 @@ def setting_rows(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dic
             yield _row(name, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={mib}M", f"it held {held:,} MiB, and its context")
 
 
-def mig_layout(f: Findings, names: tuple[str, ...]) -> MigAssignment | str:
+def mig_layout(f: Findings, names: tuple[str, ...], *, total: bool = False) -> MigAssignment | str:
     """A layout with room for what each tenant was seen to hold, and its context; or why there is none."""
-    held = [_memory(f, name) for name in names]
-    return assign_profiles(f.gathered, names, [round(mib * HEADROOM) + CONTEXT if mib else 0 for mib in held])
+    needs = [round(mib * HEADROOM) + CONTEXT if mib else 0 for mib in (_memory(f, name) for name in names)]
+    return assign_profiles(f.gathered, names, needs, total=total)
 
 
 def _replicas(percents: list[str], n: int) -> dict[str, Any]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
+
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.suite_data import mode_name
-from fleetlab.bench.analysis.values import GoalValues, best_first
-from fleetlab.bench.analysis.wording import join_words, percent
+from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.values import GoalValues, PartDifference, best_first
+from fleetlab.bench.analysis.wording import capital, count_noun, join_words, percent
+from fleetlab.bench.results.cells import table
 from fleetlab.stats import CONFIDENCE, Difference, Interval
 
 BETTER, SAME, UNKNOWN = "better", "no difference", "not known"
+WORSE = "worse"  # a mode than which the best is better
+VERDICTS = {"differ": BETTER, "equivalent": SAME, "undecided": UNKNOWN}
 MARGIN = 0.05  # relative difference that does not matter
+NAMED = 3  # mixes that are named in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +29,39 @@ class ModeChoice:
 
     modes: tuple[str, ...]
     values: dict[str, Interval]
-    behind: dict[str, Difference]
+    differences: dict[str, Difference]
     margin: float  # relative difference below which two modes are equivalent
     no_noise: str = ""  # why the noise is not known, where it is not
+    less: str = ""  # how a lower value is better; empty if a higher one is
+    falls_behind: dict[str, str] = field(default_factory=dict)  # modes in which a server does not keep up
+    not_compared: dict[str, str] = field(default_factory=dict)  # modes whose value is not known, and why
+    by_mix: dict[str, dict[str, Difference]] = field(default_factory=dict)  # where the interval is that between mixes
+    in_part: dict[str, PartDifference] = field(default_factory=dict)  # modes that only a part of the mixes have
 
     @property
     def best(self) -> str:
         """The best mode as measured."""
         return self.modes[0]
 
+    @property
+    def second(self) -> str | None:
+        """The next one; None if the others fall behind."""
+        return self.modes[1] if len(self.modes) > 1 else None
+
+    @property
+    def lead(self) -> Interval | None:
+        """By how much the best is better than the next one, as a fraction."""
+        return None if self.second is None else self.ahead(self.second)
+
     def verdict_on(self, mode: str) -> str:
         """Whether the best is better than a mode, equivalent, or neither is shown."""
-        return {"differ": BETTER, "equivalent": SAME, "undecided": UNKNOWN}[
-            self.behind[mode].decide(math.log1p(self.margin))
-        ]
+        return VERDICTS[self.differences[mode].decide(math.log1p(self.margin))]
 
     @property
     def verdict(self) -> str:
-        """Of the best mode against all others."""
+        """Of the best mode against all others; a mode that is not compared leaves a single one unknown."""
+        if self.second is None:
+            return UNKNOWN if self.not_compared else BETTER
         made = {self.verdict_on(mode) for mode in self.modes[1:]}
         return UNKNOWN if UNKNOWN in made else SAME if SAME in made else BETTER
 
@@ -49,57 +71,143 @@ class ModeChoice:
         return [self.best, *(mode for mode in self.modes[1:] if self.verdict_on(mode) != BETTER)]
 
     def ratio(self, mode: str) -> Interval:
-        """By how much the best is better than a mode."""
-        return ratio_interval(self.behind[mode])
+        """By how much the best is better than a mode, as a factor."""
+        return ratio_interval(self.differences[mode])
 
-    def blocks(self) -> int | None:
-        """How many more blocks of each mode would decide; None if that cannot be told."""
-        needed = [
-            self.behind[mode].samples_to_decide(math.log1p(self.margin))
-            for mode in self.modes[1:]
-            if self.verdict_on(mode) == UNKNOWN
-        ]
-        return None if None in needed else max((n for n in needed if n is not None), default=0)
+    def ahead(self, mode: str) -> Interval:
+        """By how much its value is higher than that of a mode, or lower if that is better, as a fraction of it."""
+        return self._fraction(self.ratio(mode))
+
+    def _fraction(self, ratio: Interval) -> Interval:
+        return Interval(*(1 - 1 / v if self.less else v - 1 for v in ratio))
+
+    def more_blocks(self, mode: str) -> int | None:
+        """How many more blocks of each would decide; None if that cannot be told, or mixes differ and not blocks."""
+        if self.by_mix.get(mode):
+            return None
+        return self.differences[mode].samples_to_decide(math.log1p(self.margin))
+
+    # --- in words ----------------------------------------------------------------------------------------------------
 
     def sentence(self) -> str:
-        """The decision in words."""
-        best, others = mode_name(self.best), self.modes[1:]
-        if self.verdict == UNKNOWN:
-            unsure = [mode for mode in others if self.verdict_on(mode) == UNKNOWN]
-            ahead = f"not known: {best} is ahead of {join_words([mode_name(mode) for mode in unsure])}"
-            if not all(self.behind[mode].freedom for mode in unsure):
-                return f"{ahead}, but {self.no_noise}; measure both in one plan, with blocks{self._shown()}"
-            n = self.blocks()
-            more = f"{n} more blocks of each in one plan would decide" if n else "measure both in one plan, with blocks"
-            return f"{ahead}, but not beyond the noise; {more}{self._shown()}"
-        if self.verdict == SAME:
-            same = join_words([mode_name(mode) for mode in self.level])
-            return f"no difference beyond {100 * self.margin:g} % between {same} (two one-sided tests)"
-        gain = self.ratio(others[0])
-        return f"{best}, by {percent(Interval(*(v - 1 for v in gain)))} over {mode_name(others[0])}"
+        """The decision in words: what is shown comes first, then what is not."""
+        if self.second is None:
+            return self._only()
+        unsure = [mode for mode in self.modes[1:] if self.verdict_on(mode) == UNKNOWN]
+        shown = self._shown()
+        if not unsure:
+            return shown
+        names = join_words([mode_name(mode) for mode in unsure])
+        if not shown:
+            return f"not known: {mode_name(self.best)} is ahead of {names}, but {self._why_unsure(unsure)}"
+        return f"{shown}; not known against {names}: it is ahead, but {self._why_unsure(unsure)}"
+
+    def _only(self) -> str:
+        words = "the only mode in which the server keeps up"
+        best = mode_name(self.best)
+        return f"{best}, {words}" if self.verdict == BETTER else f"not known: {best} is {words}, of those compared"
 
     def _shown(self) -> str:
-        """Than which modes the best is better, where others are not known."""
-        behind = [mode_name(mode) for mode in self.modes[1:] if self.verdict_on(mode) == BETTER]
-        return f". It is better than {join_words(behind)}" if behind else ""
+        """Equivalent modes, and by how much the best is better than the next one that is shown to be worse."""
+        best, same = mode_name(self.best), [mode for mode in self.modes[1:] if self.verdict_on(mode) == SAME]
+        worse = [mode for mode in self.modes[1:] if self.verdict_on(mode) == BETTER]
+        lead = self._lead_over(worse[0]) if worse else ""
+        more = f" and better than {join_words([mode_name(mode) for mode in worse[1:]])}" if len(worse) > 1 else ""
+        if same:
+            names = join_words([best, *(mode_name(mode) for mode in same)])
+            equal = f"no difference beyond {100 * self.margin:g} % between {names} (two one-sided tests)"
+            return f"{equal}; {best}, {lead}{more}" if worse else equal
+        return f"{best}, {lead}{more if self.verdict == UNKNOWN else ''}" if worse else ""
+
+    def _lead_over(self, mode: str) -> str:
+        much, name = percent(self.ahead(mode)), mode_name(mode)
+        return f"{much} {self.less} than with {name}" if self.less else f"by {much} over {name}"
+
+    def _why_unsure(self, unsure: list[str]) -> str:
+        if not all(self.differences[mode].freedom for mode in unsure):
+            return f"{self.no_noise}; measure both in one plan, with blocks"
+        if any(self.by_mix.get(mode) for mode in unsure):
+            against = len(unsure) > 1
+            return "; ".join(
+                (f"against {mode_name(mode)} " if against else "") + self._mixes_differ(mode) for mode in unsure
+            )
+        needed = [self.more_blocks(mode) for mode in unsure]
+        if None in needed:
+            return "not beyond the noise; measure both in one plan, with blocks"
+        blocks = count_noun(max(n for n in needed if n is not None), "more block")
+        return f"not beyond the noise; {blocks} of each in one plan would decide"
+
+    def _mixes_differ(self, mode: str) -> str:
+        """In which mixes the best, and in which another mode, is better; more blocks do not change that."""
+        each, limit = self.by_mix[mode], math.log1p(self.margin)
+        better = [mix for mix, d in each.items() if d.value > 0 and d.decide(limit) == "differ"]
+        worse = [mix for mix, d in each.items() if d.value < 0 and d.decide(limit) == "differ"]
+        level = len(each) - len(better) - len(worse)
+        parts = [_in_mixes(mode_name(self.best), better), _in_mixes(mode_name(mode), worse)]
+        parts += [f"neither in {level}"] if level else []
+        return f"the {len(each)} mixes differ: {', '.join(filter(None, parts))}"
+
+    def left_out(self) -> list[str]:
+        """Modes that are no choice, and modes that are not compared, each with the reason."""
+        behind = [f"{mode_name(mode)} {why}" for mode, why in self.falls_behind.items()]
+        grows = "a server that falls behind has no P99, its latency grows as long as one measures"
+        told = [f"{capital('; '.join(behind))}: {grows}."] if behind else []
+        late = [f"{mode_name(mode)} ({why})" for mode, why in self.not_compared.items()]
+        told += [f"Not compared: {join_words(late)}."] if late else []
+        return [*told, *(capital(f"{mode_name(mode)} {self._part(mode)}.") for mode in self.in_part)]
+
+    def _part(self, mode: str) -> str:
+        """How a mode compares in the mixes that have it."""
+        part, best = self.in_part[mode], mode_name(self.best)
+        where = f"was measured in {part.mixes} of these {part.of} mixes only; there"
+        match VERDICTS[part.difference.decide(math.log1p(self.margin))]:
+            case "better":
+                if part.difference.value > 0:
+                    return f"{where} {best} is better, by {percent(self._fraction(ratio_interval(part.difference)))}"
+                ahead = self._fraction(ratio_interval(_turned(part.difference)))
+                return f"{where} it is better than {best}, by {percent(ahead)}"
+            case "no difference":
+                return f"{where} no difference to {best}"
+        return f"{where} it is not known whether {best} is better"
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per mode."""
-        rows = []
-        for mode in self.modes:
-            ahead = None if mode == self.best else Interval(*(v - 1 for v in self.ratio(mode)))
-            rows.append(
-                {
-                    "mode": mode,
-                    **interval_columns("value", self.values[mode]),
-                    **interval_columns("best_ahead_by", ahead),
-                    "verdict": "best" if mode == self.best else self.verdict_on(mode),
-                    "more_blocks": None
-                    if mode == self.best
-                    else self.behind[mode].samples_to_decide(math.log1p(self.margin)),
-                }
-            )
+        rows = [self._row(mode) for mode in self.modes]
+        part = {mode: f"in {p.mixes} of {p.of} mixes only" for mode, p in self.in_part.items()}
+        for mode, why in (self.falls_behind | self.not_compared | part).items():
+            nothing = interval_columns("value", None) | interval_columns("margin", None)
+            rows.append({"mode": mode, **nothing, "verdict": why, "more_blocks": None})
         return rows
+
+    def _row(self, mode: str) -> dict[str, Any]:
+        first = mode == self.best
+        return {
+            "mode": mode,
+            **interval_columns("value", self.values[mode]),
+            **interval_columns("margin", None if first else self.ahead(mode)),
+            "verdict": "best" if first else {BETTER: WORSE}.get(said := self.verdict_on(mode), said),
+            "more_blocks": None if first else self.more_blocks(mode),
+        }
+
+
+FLOATS = (*interval_columns("value", None), *interval_columns("margin", None))
+
+
+def choice_table(choice: ModeChoice, predicted: Sequence[dict[str, Any]] = ()) -> pl.DataFrame:
+    """One row per mode, and those that are predicted; without `more_blocks` if there is nothing to decide by them."""
+    made = table([*choice.rows(), *predicted]).with_columns(pl.col(FLOATS).cast(float), pl.col("more_blocks").cast(int))
+    return made if made["more_blocks"].count() else made.drop("more_blocks")
+
+
+def _in_mixes(name: str, mixes: list[str]) -> str:
+    """In which mixes a mode is better; the first of them by name."""
+    listed = ", ".join(mixes[:NAMED]) + (", …" if len(mixes) > NAMED else "")
+    return f"{name} is better in {len(mixes)} ({listed})" if mixes else ""
+
+
+def _turned(d: Difference) -> Difference:
+    """The difference of the second to the first."""
+    return d._replace(value=-d.value, variances=d.variances[::-1], samples=d.samples[::-1])
 
 
 def ratio_interval(d: Difference) -> Interval:
@@ -109,10 +217,20 @@ def ratio_interval(d: Difference) -> Interval:
 
 
 def choose_mode(values: GoalValues, margin: float = MARGIN) -> ModeChoice | None:
-    """Rank the modes; None if there are fewer than two."""
-    if len(values.modes) < 2:
+    """Rank the modes; None if there are fewer than two, where one in which a server falls behind counts."""
+    if not values.modes or len(values.modes) + len(values.falls_behind) < 2:
         return None
     ranked = best_first(values, values.modes)
-    behind = {mode: values.difference(ranked[0], mode) for mode in ranked[1:]}
-    shown = {mode: values.value(mode) for mode in ranked}
-    return ModeChoice(tuple(ranked), shown, behind, margin, values.no_noise)
+    others = ranked[1:]
+    return ModeChoice(
+        tuple(ranked),
+        values={mode: values.value(mode) for mode in ranked},
+        differences={mode: values.difference(ranked[0], mode) for mode in others},
+        margin=margin,
+        no_noise=values.no_noise,
+        less=values.less,
+        falls_behind=values.falls_behind,
+        not_compared=values.not_compared,
+        by_mix={mode: values.by_mix(ranked[0], mode) for mode in others},
+        in_part=values.in_part(ranked[0]),
+    )

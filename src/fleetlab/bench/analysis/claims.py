@@ -14,9 +14,8 @@ import polars as pl
 
 from fleetlab.bench.analysis.findings import Findings, overhead, utilization
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import mode_name
-from fleetlab.bench.analysis.wording import NOT_MEASURED, percent
+from fleetlab.bench.analysis.modes import mode_name, mode_order
+from fleetlab.bench.analysis.wording import NOT_MEASURED, lost_or_gained, percent
 from fleetlab.bench.results.cells import table
 from fleetlab.stats import Interval
 
@@ -55,11 +54,8 @@ class ClaimResult(NamedTuple):
     def sentence(self) -> str:
         """As a sentence."""
         c, value = self.claim, self.value
-        gain = value is not None and c.what == OVERHEAD and value.value < 0
-        estimate = Interval(-value.value, -value.high, -value.low) if value and gain else value
-        outcome = (
-            f"measured {'a gain of ' if gain else ''}{percent(estimate)}: {self.verdict}" if estimate else self.verdict
-        )
+        measured = "" if value is None else f"they {lost_or_gained(value)}" if c.what == OVERHEAD else percent(value)
+        outcome = f"measured: {measured}; {self.verdict}" if measured else self.verdict
         return f"{mode_name(self.mode)}, {c.what}: expected {c.text}, {outcome}"
 
 
@@ -85,7 +81,7 @@ def verdict(value: Interval | None, claim: Claim) -> str:
     low, high = (value.low, value.high) if math.isfinite(value.low) else (value.value, value.value)
     if claim.low <= low and min(high, 1.0) <= claim.high:
         return "holds"
-    return "does not hold" if high < claim.low or low > claim.high else "undecided: the interval crosses the range"
+    return "does not hold" if high < claim.low or low > claim.high else "undecided, the interval crosses the range"
 
 
 def expected_table(f: Findings) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
-from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.modes import mode_order
 from fleetlab.bench.analysis.scale import widen
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.results.cells import table
@@ -37,8 +37,7 @@ def _row(x: MixMeasures, tenant: str, mode: str, n: int, here: list[CellResult],
     half = x.noise.measured_again(x.gathered, tenant, len(here))
     took = 1000 * len(here) / sum(t.rate for m in here for t in m.tenants)
     seconds = widen(Interval(took, took, took), half)
-    watts = [m.gpu["watts"] for m in here if (m.gpu.get("watts") or 0) > 0]
-    joules = took / 1000 * sum(watts) / len(watts) if watts else None
+    joules = x.item_joules(tenant, mode, here[0].mix) if n > 1 else _joules_alone(here, seconds)
     money = Interval(*(s / HOUR * price for s in seconds)) if seconds and price is not None else None
     return {
         "tenant": tenant,
@@ -47,9 +46,17 @@ def _row(x: MixMeasures, tenant: str, mode: str, n: int, here: list[CellResult],
         "blocks": len(here),
         "unit": x.gathered.units[tenant],
         **interval_columns("gpu_s_per_1000", seconds),
-        "joules_an_item": joules,
+        **interval_columns("joules_an_item", joules),
         **({} if price is None else interval_columns("cost_per_1000", money)),
     }
+
+
+def _joules_alone(here: list[CellResult], seconds: Interval | None) -> Interval | None:
+    """Energy of an item alone in a mode."""
+    watts = [m.gpu["watts"] for m in here if (m.gpu.get("watts") or 0) > 0]
+    if not watts or seconds is None:
+        return None
+    return Interval(*(sum(watts) / len(watts) * taken / 1000 for taken in seconds))
 
 
 def short_windows(g: SuiteData) -> bool:

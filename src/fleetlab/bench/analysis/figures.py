@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.modes import mode_name, mode_order
 from fleetlab.bench.analysis.scale import TailGoal
-from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.core import Figure
 
 Named = Iterator[tuple[str, Figure]]

@@ -13,7 +13,7 @@ from fleetlab.bench.analysis.noise import Spread, half_width, mean_over_mixes
 from fleetlab.bench.analysis.scale import ScalingCurve, TailGoal, scaling_curves
 from fleetlab.bench.analysis.serving import ServedTenant, served_tenants
 from fleetlab.bench.analysis.suite_data import SuiteData
-from fleetlab.stats import Interval
+from fleetlab.stats import SHARE, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +84,4 @@ def utilization(f: Findings, mode: str) -> Interval | None:
     if not means.size:
         return None
     half = half_width(Spread(float(means.var(ddof=1)) / means.size, means.size - 1)) if means.size > 1 else math.nan
-    return Interval(float(means.mean()), float(means.mean()) - half, float(means.mean()) + half)
+    return Interval(float(means.mean()), float(means.mean()) - half, float(means.mean()) + half).clipped(SHARE)

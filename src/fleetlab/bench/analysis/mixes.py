@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,13 @@ import polars as pl
 
 from fleetlab.bench import statistics
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, Spread, alone_noise, sum_variances
+from fleetlab.bench.analysis.measure import Measure, NoiseSample
+from fleetlab.bench.analysis.noise import UNKNOWN, Noise, Spread, alone_noise, sum_variances
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import mix_name, table
+from fleetlab.bench.results.energy import energy_times
+from fleetlab.bench.results.notebook import drawn_users
 from fleetlab.stats import Interval
 
 P95 = 0.95
@@ -33,6 +37,7 @@ class MixMeasures:
     energy: Measure  # relative to alone, one after the other
     progress: Measure
     names: dict[str, tuple[str, ...]]  # tenants of each mix
+    watts: dict[str, float]  # of each tenant alone without MPS
 
     def throughput(self, mode: str, mix: str) -> Interval:
         """System throughput; the interval includes the uncertainty of the rates alone."""
@@ -70,6 +75,12 @@ class MixMeasures:
         """Energy relative to alone."""
         return self.energy.mean(mode, mix, self._own(mode, mix))
 
+    def item_joules(self, name: str, mode: str, mix: str) -> Interval | None:
+        """Energy of an item of a tenant of a mix: that alone, times the energy of the mix relative to alone."""
+        if name not in self.watts or mode not in self.energy.modes(mix):
+            return None
+        return Interval(*(self.watts[name] / self.gathered.own(name) * times for times in self.joules(mode, mix)))
+
     def shared(self, *, saturating: bool = False, tenants: int | None = None) -> list[str]:
         """Mixes that were measured in at least two modes."""
         return [
@@ -88,8 +99,8 @@ def mix_measures(g: SuiteData) -> MixMeasures:
     own = own_times(g)
 
     def measure(of: Callable[[CellResult], float | None]) -> Measure:
-        values = ((m, of(m)) for m in found)
-        return Measure((_sample(g, m, m.mix, v) for m, v in values if v is not None), noise)
+        values = ((m, v) for m in found if (v := of(m)) is not None)
+        return Measure((_sample(g, m, m.mix, v) for m, v in _once(values)), noise)
 
     return MixMeasures(
         gathered=g,
@@ -101,6 +112,7 @@ def mix_measures(g: SuiteData) -> MixMeasures:
         energy=measure(lambda m: _energy(m, watts)),
         progress=Measure(_progress(g, found), noise),
         names={m.mix: m.names for m in found},
+        watts=watts,
     )
 
 
@@ -113,6 +125,16 @@ def _progress(g: SuiteData, found: list[CellResult]) -> Iterator[NoiseSample]:
             others.remove(name)
             pair = f"{name} | {mix_name(others)}"
             yield _sample(g, m, pair, sum(made) / len(made))._replace(of=g.work_of(name))
+
+
+def _once(values: Iterable[tuple[CellResult, float]]) -> Iterator[tuple[CellResult, float]]:
+    """One value of blocks in which notebooks had the same users: they repeat the GPU's part, and not what was drawn."""
+    by: dict[tuple[Any, ...], list[tuple[CellResult, float]]] = defaultdict(list)
+    for k, (m, value) in enumerate(values):
+        users = drawn_users([t.about for t in m.tenants if "notebook" in t.about], k)
+        by[(m.suite, m.mode, m.mix, *users) if users else (k,)].append((m, value))
+    for some in by.values():
+        yield some[0][0], math.exp(sum(math.log(max(value, 1e-12)) for _, value in some) / len(some))
 
 
 def _sample(g: SuiteData, m: CellResult, mix: str, value: float) -> NoiseSample:
@@ -153,11 +175,7 @@ def _watts_alone(g: SuiteData) -> dict[str, float]:
 
 
 def _energy(m: CellResult, watts: dict[str, float]) -> float | None:
-    """Power of the mix over the power that the same work takes alone."""
-    if not (m.gpu.get("watts") or 0) > 0 or any(name not in watts for name in m.names):
-        return None
-    apart = sum((t.progress or 0.0) * watts[t.name] for t in m.tenants)
-    return float(m.gpu["watts"]) / apart if apart > 0 else None
+    return energy_times(m.gpu.get("watts"), [(t.progress, watts.get(t.name)) for t in m.tenants])
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -9,18 +9,15 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.analysis.choice import BETTER, ModeChoice, choose_mode
+from fleetlab.bench.analysis.choice import ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
 from fleetlab.bench.analysis.serving import ServedTenant
-from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.bench.analysis.values import MeasureValues, ServedValues
-from fleetlab.bench.analysis.wording import percent
 from fleetlab.bench.results.cells import table
-from fleetlab.stats import Interval
 
 SCHEMA = {"kind": pl.String, "mix": pl.String, "goal": pl.String, "best": pl.String, "verdict": pl.String}
-SERVED = "requests on an arrival schedule"
+SERVED = "open-loop requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +37,21 @@ class Recommendation:
     def row(self) -> dict[str, Any]:
         """As a table row."""
         c = self.choice
-        margin = Interval(*(v - 1 for v in c.ratio(c.modes[1])))
         return {
             "goal": self.goal,
             "best": c.best,
             "verdict": c.verdict,
             **interval_columns("value", c.values[c.best]),
-            "second": c.modes[1],
-            **interval_columns("margin", margin),
+            "second": c.second,
+            **interval_columns("margin", c.lead),
             "level": ", ".join(c.level),
             "modes": ", ".join(c.modes),
+            "falls_behind": ", ".join(c.falls_behind),
         }
 
     def sentence(self) -> str:
-        """As a sentence; of a latency by how much it is shorter."""
-        if self.goal != "latency" or self.verdict != BETTER:
-            return self.choice.sentence()
-        second = self.choice.modes[1]
-        shorter = percent(Interval(*(1 - 1 / v for v in self.choice.ratio(second))))
-        return f"{mode_name(self.choice.best)}, {shorter} shorter than with {mode_name(second)}"
+        """As a sentence."""
+        return self.choice.sentence()
 
 
 def goal_values(x: MixMeasures, mixes: Sequence[str]) -> dict[str, MeasureValues]:
@@ -67,7 +60,7 @@ def goal_values(x: MixMeasures, mixes: Sequence[str]) -> dict[str, MeasureValues
     return {
         "throughput": MeasureValues(x.stp, some, high=True, one=x.throughput),
         "fair": MeasureValues(x.worst, some, high=True, one=x.fairness),
-        "latency": MeasureValues(x.latency, some, high=False, one=x.latency.mean),
+        "latency": MeasureValues(x.latency, some, high=False, one=x.latency.mean, less="shorter"),
     }
 
 
@@ -103,7 +96,7 @@ def by_serving(f: Findings) -> Iterator[Recommendation]:
 
 
 def advice_table(f: Findings) -> pl.DataFrame:
-    """One row per mix and goal, and per tenant with requests on a schedule."""
+    """One row per mix and goal, and per tenant with open-loop requests."""
     rows = [{"kind": f.mixes.stp.kinds[r.of], "mix": r.of, **r.row()} for r in by_mix(f.mixes)]
     return table([*rows, *({"kind": SERVED, "mix": r.of, **r.row()} for r in by_serving(f))], SCHEMA)
 

@@ -16,11 +16,12 @@ from fleetlab.bench.analysis.figures import analysis_figures
 from fleetlab.bench.analysis.findings import Findings, collect_findings, overhead
 from fleetlab.bench.analysis.folders import BASELINE, suites, time_slice_record
 from fleetlab.bench.analysis.mixes import mix_table, progress_table
+from fleetlab.bench.analysis.modes import mode_name, mode_notes
 from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
 from fleetlab.bench.analysis.recommend import advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
-from fleetlab.bench.analysis.serving import serving_table
-from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
+from fleetlab.bench.analysis.serving import ServedTenant, serving_table
+from fleetlab.bench.analysis.suite_data import collect_suites
 from fleetlab.bench.analysis.users import llm_table, notebook_table, user_findings
 from fleetlab.bench.analysis.wording import capital, count_noun
 from fleetlab.bench.results.cells import table
@@ -146,6 +147,7 @@ def _notes(f: Findings) -> list[str]:
     g, noise = f.gathered, f.mixes.noise
     notes = [REHEARSAL] if g.rehearsal else []
     notes += g.notes
+    notes += mode_notes({m.mode for m in g.meetings})
     notes.append("progress is relative to the median rate of the tenant alone on the whole GPU without MPS")
     notes.append("intervals are 95 % each; noise is pooled over cells of one mode and one kind of mix")
     if noise.run[False].freedom:
@@ -160,10 +162,15 @@ def _notes(f: Findings) -> list[str]:
     notes += [f"check failed: {one}" for one in broken]
     if any(row.get("tail_ms") and math.isnan(row["tail_ms_high"]) for c in f.scaling_curves for row in c.rows):
         notes.append(
-            "copies with requests on a schedule: how requests wait in groups was not recorded, so that their P99 has "
+            "copies with open-loop requests: how requests wait in groups was not recorded, so that their P99 has "
             "no interval, and its value alone decides their state"
         )
-    late = [f"{s.tenant} beside {s.background} under {mode_name(s.mode)}" for s in f.served_tenants if not s.valid]
-    if late:
-        notes.append(f"not compared, because the generator's P99 lag was above 1 ms: {', '.join(late)}")
+    behind = [f"{_served(s)} {s.shortfall()}" for s in f.served_tenants if s.behind]
+    late = [_served(s) for s in f.served_tenants if not s.valid and not s.behind]
+    notes += [f"no choice, because the server does not keep up: {', '.join(behind)}"] if behind else []
+    notes += [f"not compared, because the generator's P99 lag was above 1 ms: {', '.join(late)}"] if late else []
     return notes
+
+
+def _served(s: ServedTenant) -> str:
+    return f"{s.tenant} beside {s.background} under {mode_name(s.mode)}"

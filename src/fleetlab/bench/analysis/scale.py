@@ -12,7 +12,8 @@ import polars as pl
 
 from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
-from fleetlab.bench.analysis.noise import log_interval, mode_order, sum_variances
+from fleetlab.bench.analysis.modes import mode_order
+from fleetlab.bench.analysis.noise import log_interval, sum_variances
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import table
@@ -169,7 +170,7 @@ def widen(value: Interval | None, half: float) -> Interval | None:
 
 
 def _tail(here: list[CellResult], p: float) -> Interval | None:
-    """Of requests on a schedule by their effective number; of steps in a closed loop see `widen`."""
+    """Of open-loop requests by their effective number; of steps in a closed loop see `widen`."""
     tenants = [t for m in here for t in m.tenants]
     times = Histogram.sum(t.times() for t in tenants)
     if not any(t.is_open_loop for t in tenants):

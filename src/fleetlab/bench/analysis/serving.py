@@ -1,8 +1,9 @@
 """Open-loop requests beside a background: tail latency by rate, background and mode.
 
-Latency counts from the scheduled time, so a stall counts for every request that it delays. A cell whose generator had
-a P99 lag above 1 ms is not valid: it only says how requests wait in groups. Requests of one queue wait alike, so the
-interval of a quantile is that of fewer independent ones; where that was not recorded, there is none.
+Latency counts from the scheduled time, so a stall counts for every request that it delays. A server that answers fewer
+requests than fall due falls behind: its latency grows as long as one measures. A cell that keeps up, but whose
+generator had a P99 lag above 1 ms, is not valid: it only says how requests wait in groups. Requests of one queue wait
+alike, so the interval of a quantile is that of fewer independent ones; where that was not recorded, there is none.
 """
 
 from __future__ import annotations
@@ -14,10 +15,17 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.mixes import interval_columns
-from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.modes import mode_order
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData, TenantResult
 from fleetlab.bench.results.cells import Cell, mix_name, table
-from fleetlab.bench.results.latency import MAX_LAG, effective_size, lag_p99, sum_times
+from fleetlab.bench.results.latency import (
+    MAX_LAG,
+    effective_size,
+    falls_behind,
+    lag_p99,
+    request_rates,
+    sum_times,
+)
 from fleetlab.bench.statistics import tail
 from fleetlab.stats import Interval
 
@@ -34,8 +42,20 @@ class ServedTenant:
     cells: list[tuple[CellResult, TenantResult]] = field(default_factory=list)
 
     def _kept(self) -> list[tuple[CellResult, TenantResult]]:
-        """Blocks whose generator was on time; all of them if none was."""
-        return [at for at in self.cells if _on_time([at[1].about])] or self.cells
+        """Blocks in which it fell behind; if none, those whose generator was on time; all of them if none was."""
+        return self._behind() or [at for at in self.cells if _on_time([at[1].about])] or self.cells
+
+    def _behind(self) -> list[tuple[CellResult, TenantResult]]:
+        return [(m, one) for m, one in self.cells if falls_behind(one.about, m.window)]
+
+    @property
+    def behind(self) -> bool:
+        """Whether it fell behind its arrival rate, in one block or more."""
+        return bool(self._behind())
+
+    def shortfall(self) -> str:
+        """How far it falls behind: answered and offered requests per second, those of all servers together."""
+        return f"falls behind: {self.answered or 0.0:,.0f} of {self.offered or 0.0:,.0f} requests/s"
 
     @property
     def sent(self) -> list[Cell]:
@@ -57,17 +77,19 @@ class ServedTenant:
         """Progress of the background."""
         return [t.progress for m, _ in self._kept() for t in m.tenants if t.progress is not None]
 
-    def per_second(self, *counts: str) -> float | None:
-        """Rate of what was recorded under the first of these names."""
-        window = sum(m.window for m, _ in self._kept())
-        total = sum(next((one[name] for name in counts if name in one), 0) for one in self.sent)
-        return total / window if window else None
+    @property
+    def offered(self) -> float | None:
+        """Requests per second that fell due, of all servers of a cell."""
+        return self._rate(0)
 
     @property
     def answered(self) -> float | None:
         """Requests per second that were answered inside the window: fewer than offered if it falls behind."""
-        rates = [one["rate"] * one["steps"] / max(int(one.get("items") or one["steps"]), 1) for one in self.sent]
-        return sum(rates) / len(rates) if rates else None
+        return self._rate(1)
+
+    def _rate(self, of: int) -> float | None:
+        rates = [request_rates(one.about, m.window)[of] for m, one in self._kept()]
+        return sum(rates) / self.blocks if rates else None
 
     def at(self, p: float) -> Interval | None:
         """Quantile over all blocks; its limits are NaN where it is not known how requests wait in groups."""
@@ -103,7 +125,7 @@ def served_tenants(g: SuiteData) -> list[ServedTenant]:
             tenants.setdefault(key, ServedTenant(*key)).cells.append((m, one))
     return sorted(
         tenants.values(),
-        key=lambda s: (s.background != "nothing", s.background, _offered(s) or 0.0, mode_order(s.mode)),
+        key=lambda s: (s.background != "nothing", s.background, s.offered or 0.0, mode_order(s.mode)),
     )
 
 
@@ -115,10 +137,6 @@ def served_mix(g: SuiteData, mix: str) -> dict[str, ServedTenant]:
             if one.is_open_loop:
                 served.setdefault(m.mode, ServedTenant(mix, "", m.mode)).cells.append((m, one))
     return dict(sorted(served.items(), key=lambda at: mode_order(at[0])))
-
-
-def _offered(s: ServedTenant) -> float | None:
-    return s.per_second("offered", "steps")
 
 
 def serving_table(found: list[ServedTenant]) -> pl.DataFrame:
@@ -136,12 +154,13 @@ def _row(s: ServedTenant) -> dict[str, Any]:
         "background": s.background,
         "mode": s.mode,
         "blocks": s.blocks,
-        "offered": _offered(s),
+        "offered": s.offered,
         "answered": s.answered,
         "requests": sum_times(s.sent).n,
         "unsent": sum(int(one.get("unsent", 0)) for one in s.sent),
         **{column: value for name, at in ms.items() for column, value in interval_columns(name, at).items()},
         "lag_p99_ms": None if s.lag is None else 1000 * s.lag,
+        "keeps_up": not s.behind,
         "valid": s.valid,
         "background_progress": sum(s.others) / len(s.others) if s.others else None,
     }

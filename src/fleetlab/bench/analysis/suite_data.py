@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.bench.analysis.folders import BASELINE, SuiteFolder
+from fleetlab.bench.analysis.modes import SHARE
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import Cell, cell_mix, is_open_loop, mix_name
 from fleetlab.sharing.modes import MIG
@@ -26,7 +27,6 @@ STARVED = 0.5  # fraction of steps that found the GPU idle: above it the host is
 PART_TIME = 0.9  # utilization alone below which a tenant does not saturate the GPU
 STRESSORS = ("gemm", "hbm", "l2", "h2d")
 PACE = ("rest", "poisson", "rate", "pace")  # settings that say how often a tenant steps, not what a step is
-SHARE = r"(.*?)((?:[@~!#](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: its name, and its limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,18 +218,18 @@ def _kinds(found: list[SuiteFolder], called: TenantNames, meetings: list[CellRes
         for s in found
         for name, about in (s.about.get("tenants") or {}).items()
     }
-    by: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by: dict[str, list[CellResult]] = defaultdict(list)
     for m in meetings:
         if len(m.tenants) == 1 and not m.tenants[0].is_open_loop:
-            by[m.tenants[0].name].append(m.tenants[0].about)
+            by[m.tenants[0].name].append(m)
     names = {t.name for m in meetings for t in m.tenants}
     return {name: _kind(works.get(name, name), by[name]) for name in sorted(names)}
 
 
-def _kind(work: str, alone: list[dict[str, Any]]) -> str:
-    if alone and np.median([t.get("starved", 0.0) for t in alone]) > STARVED:
+def _kind(work: str, alone: list[CellResult]) -> str:
+    if alone and np.median([m.tenants[0].about.get("starved", 0.0) for m in alone]) > STARVED:
         return "launch-bound"
-    if alone and np.median([t.get("busy", 1.0) for t in alone]) < PART_TIME:
+    if utilization_alone(alone) < PART_TIME:
         return "part-time"
     if work in STRESSORS:
         return "stressor"
@@ -237,16 +237,12 @@ def _kind(work: str, alone: list[dict[str, Any]]) -> str:
     return "training" if "train" in word else "inference" if re.search("infer|decode|serve", word) else "other"
 
 
-def mode_name(mode: str) -> str:
-    """Readable name of a mode: `mps@50` is `MPS at 50 %`."""
-    name, share = re.fullmatch(SHARE, mode, re.DOTALL).groups()  # type: ignore[union-attr]
-    known = {"time-slicing": "time slicing", "mps": "MPS", "mig": "MIG", "one-process": "one process"}
-    label = f"MIG {name.removeprefix(MIG)}" if name.startswith(MIG) else known.get(name, name)
-    percents, memory = re.findall(r"@(\d+)(?![\ds])", share), re.findall(r"~(\d+)", share)
-    if sms := re.findall(r"@(\d+)sms", share):
-        label += f" with {' and '.join(sms)} SMs each"
-    if percents:
-        label += f" at {' and '.join(percents)} %"
-    if memory:
-        label += f" with {' and '.join(memory)} MiB each"
-    return label + (" with priority" if "!" in share else "")
+def utilization_alone(cells: Iterable[CellResult]) -> float:
+    """The lower of the share of time in steps and of the GPU's utilization, of cells of one tenant; 1 if not recorded.
+
+    A program that only counts its steps says nothing of the time in them, but the GPU does.
+    """
+    alone = list(cells)
+    under_way = [m.tenants[0].about.get("busy", 1.0) for m in alone] or [1.0]
+    util = [m.gpu["util"] / 100 for m in alone if m.gpu.get("util") is not None] or [1.0]
+    return float(min(np.median(under_way), np.median(util)))

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.noise import mode_order
-from fleetlab.bench.analysis.suite_data import SuiteData, mode_name
+from fleetlab.bench.analysis.modes import mode_name, mode_order
+from fleetlab.bench.analysis.suite_data import SuiteData
 from fleetlab.bench.analysis.wording import count_noun
 from fleetlab.bench.results.cells import Cell, table
 from fleetlab.bench.results.llm import LLM, rows_llm

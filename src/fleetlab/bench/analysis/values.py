@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
-from fleetlab.bench.analysis.noise import Measure, Noise
+from fleetlab.bench.analysis.measure import Measure
+from fleetlab.bench.analysis.noise import Noise
 from fleetlab.bench.analysis.serving import ServedTenant
 from fleetlab.stats import Difference, Interval, student_quantile
 
+LATE = "its generator of requests was late"
 NORMAL = 1_000_000  # degrees of freedom of a quantile or a share of very many requests
 
 
@@ -19,26 +22,54 @@ def is_apart(mode: str) -> bool:
     return not mode.startswith("one-process")
 
 
-class GoalValues(Protocol):
+class GoalValues(ABC):
     """Values of a goal by mode, for one mix or several."""
 
+    no_noise: str  # why the noise of a difference is not known, where it is not
+    less: str = ""  # how a lower value is better: `shorter`, `lower`; empty if a higher one is
+
     @property
+    @abstractmethod
     def modes(self) -> list[str]:
         """Modes that are compared: of processes, not of streams in one process."""
 
-    @property
-    def no_noise(self) -> str:
-        """Why the noise of a difference is not known, where it is not."""
-
+    @abstractmethod
     def value(self, mode: str) -> Interval:
         """The value that is shown."""
 
+    @abstractmethod
     def difference(self, one: str, other: str) -> Difference:
         """Log of the ratio of two modes; above 0 if the first is better."""
 
+    @property
+    def falls_behind(self) -> dict[str, str]:
+        """Modes in which a server does not keep up, and by how much: none of them can be the best."""
+        return {}
 
-@dataclass(frozen=True, slots=True)
-class MeasureValues:
+    @property
+    def not_compared(self) -> dict[str, str]:
+        """Modes whose value is not known, and why."""
+        return {}
+
+    def by_mix(self, one: str, other: str) -> dict[str, Difference]:
+        """The difference in each mix, where the interval of the difference is that between mixes; else nothing."""
+        return {}
+
+    def in_part(self, best: str) -> dict[str, PartDifference]:
+        """The difference of the best to modes that were measured in a part of the mixes only, over these."""
+        return {}
+
+
+class PartDifference(NamedTuple):
+    """A difference over a part of the mixes."""
+
+    difference: Difference
+    mixes: int
+    of: int
+
+
+@dataclass(frozen=True)
+class MeasureValues(GoalValues):
     """A measure of mixes in closed loops."""
 
     measure: Measure
@@ -46,7 +77,9 @@ class MeasureValues:
     high: bool
     one: Callable[[str, str], Interval]  # value of a mode and a single mix, with all of its uncertainty
     inverse: bool = False  # show 1 / value
-    no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice"
+    less: str = ""
+    asked: tuple[str, ...] = ()  # all mixes that were asked for, where some lack a mode
+    no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice in one run"
 
     @property
     def modes(self) -> list[str]:
@@ -61,21 +94,59 @@ class MeasureValues:
 
     def difference(self, one: str, other: str) -> Difference:
         """Of one mix by the noise between like blocks, of three and more by that between mixes."""
-        return self.measure.difference(self.mixes, *((one, other) if self.high else (other, one)))
+        return self._over(self.mixes, one, other)
+
+    def by_mix(self, one: str, other: str) -> dict[str, Difference]:
+        """Of three mixes and more: more blocks of each change nothing of how far the mixes differ."""
+        if len(self.mixes) <= 2:
+            return {}
+        return {mix: self._over([mix], one, other) for mix in self.mixes}
+
+    def _over(self, mixes: Sequence[str], one: str, other: str) -> Difference:
+        return self.measure.difference(mixes, *((one, other) if self.high else (other, one)))
+
+    def in_part(self, best: str) -> dict[str, PartDifference]:
+        """Modes that would else be left out without a word."""
+        asked = self.asked or self.mixes
+        parts = {}
+        for mode in self.measure.modes():
+            here = [mix for mix in asked if {mode, best} <= set(self.measure.modes(mix))]
+            if here and is_apart(mode) and mode not in self.modes:
+                parts[mode] = PartDifference(self._over(here, best, mode), len(here), len(asked))
+        return parts
 
 
-@dataclass(frozen=True, slots=True)
-class ServedValues:
-    """P99 of requests on a schedule; only of modes whose generator was on time."""
+@dataclass(frozen=True)
+class ServedValues(GoalValues):
+    """P99 of open-loop requests; only of modes in which the server keeps up and the generator was on time."""
 
     served: dict[str, ServedTenant]
     noise: Noise
     no_noise: str = "the P99 has no interval: how requests wait in groups was not recorded, or these are too few"
+    less: str = "shorter"
 
     @property
     def modes(self) -> list[str]:
         """Modes with a known P99."""
-        return [mode for mode, s in self.served.items() if is_apart(mode) and s.valid and s.at(0.99)]
+        return [mode for mode in self._apart() if self._known(mode)]
+
+    def _apart(self) -> list[str]:
+        return [mode for mode in self.served if is_apart(mode)]
+
+    def _known(self, mode: str) -> bool:
+        s = self.served[mode]
+        return s.valid and not s.behind and s.at(0.99) is not None
+
+    @property
+    def falls_behind(self) -> dict[str, str]:
+        """By requests per second."""
+        return {mode: self.served[mode].shortfall() for mode in self._apart() if self.served[mode].behind}
+
+    @property
+    def not_compared(self) -> dict[str, str]:
+        """A late generator, or too few requests."""
+        left = [mode for mode in self._apart() if not self._known(mode) and not self.served[mode].behind]
+        return {mode: "too few requests for a P99" if self.served[mode].valid else LATE for mode in left}
 
     def value(self, mode: str) -> Interval:
         """P99 in milliseconds."""

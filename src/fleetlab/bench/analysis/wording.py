@@ -46,6 +46,21 @@ def more(c: Interval) -> str:
     return percent(Interval(1 - c.value, 1 - c.high, 1 - c.low)) + " less"
 
 
+def lost_or_gained(lost: Interval) -> str:
+    """A loss in words; a negative one is a gain.
+
+    >>> lost_or_gained(Interval(0.1, 0.08, 0.12)), lost_or_gained(Interval(-0.2, -0.3, -0.1))
+    ('lose 10.0 % (8.0 to 12.0 %)', 'gain 20 % (10 to 30 %)')
+    >>> lost_or_gained(Interval(-0.01, -0.37, 0.25))
+    'gain 1 % (-25 to 37 %; below 0 is a loss)'
+    """
+    gain = lost.value < 0
+    shown = percent(Interval(-lost.value, -lost.high, -lost.low) if gain else lost)
+    if lost.low < 0 < lost.high:
+        shown = f"{shown.removesuffix(')')}; below 0 is a {'loss' if gain else 'gain'})"
+    return f"{'gain' if gain else 'lose'} {shown}"
+
+
 def join_words(words: Sequence[str]) -> str:
     """Join words: `a, b and c`.
 

@@ -95,7 +95,7 @@ class TenantNursery:
             self._close()
             last = self._log.read_text("utf-8", "replace").strip().splitlines()[-1:]
             msg = f"the processes of the probes cannot be started: {' '.join(last)}"
-            raise BenchError(msg, hint="PyTorch is part of `pip install fleetlab[bench]`")
+            raise BenchError(msg, hint="PyTorch is part of `pip install 'fleetlab[bench]'`")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:

@@ -38,8 +38,18 @@ def read_cells(folder: Path) -> tuple[dict[str, Any], list[Cell], bool]:
     except (OSError, EOFError, ValueError, KeyError, TypeError) as e:
         why = f"{Path(e.filename or folder).name}: {e.strerror}" if isinstance(e, OSError) else e
         msg = f"{folder}: not the results of a suite: {why}"
-        raise DeviceError(msg, hint="`fleetlab bench suite PLAN --out FOLDER` makes one") from None
+        raise _several(folder) or DeviceError(msg, hint="`fleetlab bench suite PLAN --out FOLDER` makes one") from None
     return about, tries, cut
+
+
+def _several(folder: Path) -> DeviceError | None:
+    """The error of a folder of suites that is not one; None if it has none."""
+    below = sorted({str(path.parent.relative_to(folder)) for path in folder.glob("**/cells.jsonl*")} - {"."})
+    if not below:
+        return None
+    some = ", ".join(below[:3]) + (", …" if len(below) > 3 else "")
+    msg = f"{folder}: {len(below)} suites, not one: {some}"
+    return DeviceError(msg, hint=f"show one of them, or all with `fleetlab bench analyze {folder}`")
 
 
 def whole_lines(written: str) -> tuple[list[str], bool]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fleetlab.bench.results.cells import Cell, group_cells, is_open_loop
-from fleetlab.bench.results.latency import MAX_LAG, lag_p99
+from fleetlab.bench.results.latency import MAX_LAG, falls_behind, lag_p99
 from fleetlab.devices.nvml import THROTTLE_REASONS
 from fleetlab.sharing.modes import MIG
 
@@ -70,8 +70,10 @@ def _throttled(cells: Sequence[Cell]) -> Checks:
 
 
 def _lags(cells: Sequence[Cell]) -> Checks:
+    """Of servers that keep up: one that falls behind delays the generator in its process."""
     for c in cells:
-        if (lag := lag_p99(t for t in c["tenants"] if is_open_loop(t))) is not None:
+        sent = [t for t in c["tenants"] if is_open_loop(t) and not falls_behind(t, c.get("window") or 0.0)]
+        if (lag := lag_p99(sent)) is not None:
             yield c["cell"], lag, lag >= MAX_LAG
 
 

@@ -3,8 +3,8 @@
 Tenants that share a GPU split each of its seconds in proportion to their progress. With NP the progress, R the rate
 alone and STP the sum of all NP, an item then costs
 (NP/STP) / (NP·R) = 1 / (STP·R) GPU seconds: sharing makes every tenant's items cheaper by the same factor, STP.
-Equal tenants split by items, which is the same. Energy is split alike. In an open loop the progress of a tenant is the
-offered load: beside other kinds of tenants its share is undefined, and it has no row.
+Equal tenants split by items, which is the same. Energy is split as `results.energy` has it. In an open loop the
+progress of a tenant is the offered load: beside other kinds of tenants its share is undefined, and it has no row.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ def _by_tenant(cells: Iterable[Cell], solo: SoloRates) -> tuple[dict[Key, list[I
         for one in {t["seat"]: t for t in cell["tenants"]}.values():  # copies of one tenant have the same cost
             if taken := _card_seconds(cell, one, solo):
                 key = (cell["stage"], one["seat"], neighbors(seats, one["seat"]))
-                watts = cell["gpu"].get("watts", 0)
-                by[key].append(ItemCost(taken, watts * taken if watts > 0 else None))
+                by[key].append(ItemCost(taken, _item_joules(cell, one, solo, taken)))
                 units[key] = one["unit"]
     return by, units
 
@@ -76,6 +75,15 @@ def _card_seconds(cell: Cell, one: Cell, solo: SoloRates) -> float | None:
     else:
         return None
     return 1 / rate if rate > 0 else None
+
+
+def _item_joules(cell: Cell, one: Cell, solo: SoloRates, taken: float) -> float | None:
+    """Equal tenants share the power by items; others have the same multiple of their energy alone."""
+    watts = cell["gpu"].get("watts") or 0.0
+    if len({t["tenant"] for t in cell["tenants"]}) == 1:
+        return watts * taken if watts > 0 else None
+    times, alone = solo.energy_times(cell), solo.joules_alone(cell, one)
+    return times * alone if times and alone else None
 
 
 def _energy(by: dict[Key, list[ItemCost]]) -> dict[Key, Interval]:

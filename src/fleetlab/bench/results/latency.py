@@ -14,9 +14,11 @@ from fleetlab.bench.results.cells import Cell, Schema, is_open_loop, mean, neigh
 from fleetlab.bench.statistics import known_percentile
 
 MAX_LAG = 1e-3  # s: with a larger P99 lag the generator was the bottleneck
+KEEPS_UP = 0.97  # share of the offered requests that are answered; below it the queue grows as long as one measures
 LATENCY: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "n": pl.Int64}
 LATENCY |= dict.fromkeys(COLUMNS, pl.Float64)
-SERVING: Schema = LATENCY | {"lag_p99_ms": pl.Float64, "unsent": pl.Int64, "valid": pl.Boolean}
+SERVING: Schema = LATENCY | {"lag_p99_ms": pl.Float64, "unsent": pl.Int64, "keeps_up": pl.Boolean}
+SERVING |= {"valid": pl.Boolean}
 
 
 def sum_times(ones: Iterable[Cell], of: str = "times") -> Histogram:
@@ -26,7 +28,7 @@ def sum_times(ones: Iterable[Cell], of: str = "times") -> Histogram:
 
 def rows_latency(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
     """Step times of each tenant in a closed loop, alone and beside others."""
-    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, by_timetable=False).items():
+    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, open_loop=False).items():
         times = sum_times(one for one, _ in ones)
         found, why = quantiles(times)
         about = {"stage": stage, "tenant": tenant, "beside": others, "blocks": blocks, "n": times.n}
@@ -35,7 +37,7 @@ def rows_latency(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
     """Latencies of each tenant in an open loop, from the scheduled time."""
-    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, by_timetable=True).items():
+    for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, open_loop=True).items():
         times = sum_times(one for one, _ in ones)
         lag = lag_p99(one for one, _ in ones)
         found, why = quantiles(times, {name: effective_size([one for one, _ in ones], name) for name, _ in QUANTILES})
@@ -50,9 +52,29 @@ def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
             **found,
             "lag_p99_ms": None if lag is None else 1000 * lag,
             "unsent": sum(one.get("unsent", 0) for one, _ in ones),
+            "keeps_up": not any(falls_behind(one, cell["window"]) for one, cell in ones),
             "valid": None if lag is None else lag < MAX_LAG,
             "short": "; ".join(why),
         }
+
+
+def request_rates(one: Cell, window: float) -> tuple[float, float]:
+    """Requests per second that were offered in a window, and that were answered in it."""
+    steps: float = one.get("steps") or 0
+    items = one.get("items") or steps  # of a request: its rate is that of items
+    offered = float(one.get("offered", steps)) / window if window else 0.0
+    return offered, one["rate"] * (steps / items if items else 1.0)
+
+
+def falls_behind(one: Cell, window: float) -> bool:
+    """Whether a server answers fewer requests than fall due. Then the generator, in its process, is late as well.
+
+    A server of a language model answers in tokens, and has its goodput.
+    """
+    if "llm" in one:
+        return False
+    offered, answered = request_rates(one, window)
+    return answered < KEEPS_UP * offered
 
 
 def effective_size(ones: Sequence[Cell], name: str, alike: Sequence[Cell] = ()) -> float | None:
@@ -80,14 +102,14 @@ def lag_p99(ones: Iterable[Cell]) -> float | None:
 Groups = dict[tuple[str, str, str], tuple[list[tuple[Cell, Cell]], int]]
 
 
-def _group_tenants(cells: Iterable[Cell], *, by_timetable: bool) -> Groups:
+def _group_tenants(cells: Iterable[Cell], *, open_loop: bool) -> Groups:
     """Tenants with their cells, by stage, seat and neighbors; and the number of cells."""
     ones: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = defaultdict(list)
     names: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for cell in cells:
         seats = [t["seat"] for t in cell["tenants"]]
         for one in cell["tenants"]:
-            if is_open_loop(one) == by_timetable and "times" in one:
+            if is_open_loop(one) == open_loop and "times" in one:
                 key = (cell["stage"], one["seat"], neighbors(seats, one["seat"]))
                 ones[key].append((one, cell))
                 names[key].add(cell["cell"])

@@ -26,6 +26,7 @@ from fleetlab.bench.results.cells import Cell, Schema, mean, neighbors
 from fleetlab.bench.results.latency import MAX_LAG, lag_p99, sum_times
 from fleetlab.stats import SHARE, Interval, design_effect, wilson
 
+DRAWN = 4  # requests by whose lengths two windows with the same draw are known
 NEVER = 3600.0  # s: a token that did not come in the window counts as the longest time of a histogram
 SHOWN = [name + ending for name, _ in QUANTILES[:2] for ending in ENDINGS]
 LLM: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "servers": pl.Int64}
@@ -57,6 +58,7 @@ class ServedWindows:
     within: list[NDArray[np.bool_]]
     ended: list[NDArray[np.bool_]]
     on_time: bool  # whether the generator was
+    repeats: list[int]  # how many of the windows had the same requests: together they tell of one draw
 
     @property
     def _decided(self) -> list[NDArray[np.bool_]]:
@@ -65,12 +67,12 @@ class ServedWindows:
     @property
     def share(self) -> Interval:
         """Share of requests within the goals, without those that the window cut off while they met them."""
-        return pooled_share(self._decided)
+        return pooled_share(self._decided, self.repeats)
 
     @property
     def effective(self) -> tuple[float, float]:
         """Hits and size of the effective sample behind it."""
-        value, n = effective_share(self._decided)
+        value, n = effective_share(self._decided, self.repeats)
         return value * n, n
 
     @property
@@ -101,7 +103,9 @@ def served_windows(ones: Sequence[Cell], goals: dict[str, float] | None = None) 
     first, each = [ttft(rows) for rows in windows], [tpot(rows) for rows in windows]
     within = [(a <= limits["ttft"]) & (np.isnan(b) | (b <= limits["tpot"])) for a, b in zip(first, each, strict=True)]
     on_time = (lag := lag_p99(list(ones))) is None or lag < MAX_LAG
-    return ServedWindows(limits, first, each, within, [rows[:, 2] >= rows[:, 1] for rows in windows], on_time)
+    ended = [rows[:, 2] >= rows[:, 1] for rows in windows]
+    draws = [tuple(map(tuple, rows[:DRAWN, :2])) for rows in windows]
+    return ServedWindows(limits, first, each, within, ended, on_time, [draws.count(draw) for draw in draws])
 
 
 def server_row(ones: Sequence[Cell], goals: dict[str, float] | None = None) -> dict[str, Any]:
@@ -113,8 +117,8 @@ def server_row(ones: Sequence[Cell], goals: dict[str, float] | None = None) -> d
         "requests": served.requests,
         "unfinished": sum(int((~e).sum()) for e in served.ended),
         "refused": sum(llm["refused"] for llm in llms),
-        **_columns("ttft", served.first),
-        **_columns("tpot", [b[~np.isnan(b)] for b in served.each]),
+        **_columns("ttft", served.first, served.repeats),
+        **_columns("tpot", [b[~np.isnan(b)] for b in served.each], served.repeats),
         "itl_p99_ms": quantiles(sum_times(llms, "itl"))[0]["p99_ms"],
         "goodput": share.value,
         "goodput_low": share.low,
@@ -149,30 +153,34 @@ def tpot(rows: Rows) -> Rows:
     return np.where(after > 0, (rows[:, 4] - rows[:, 3]) / np.maximum(after, 1), np.nan)
 
 
-def pooled_share(hits: Sequence[NDArray[np.bool_]]) -> Interval:
+def pooled_share(hits: Sequence[NDArray[np.bool_]], repeats: Sequence[int]) -> Interval:
     """A proportion over several windows, with Wilson's interval for the effective sample size."""
-    value, few = effective_share(hits)
+    value, few = effective_share(hits, repeats)
     if not few:
         return Interval(math.nan, math.nan, math.nan)
     return wilson(round(value * few), few)._replace(value=value).clipped(SHARE)
 
 
-def effective_share(hits: Sequence[NDArray[np.bool_]]) -> tuple[float, int]:
-    """A proportion over several windows, and its effective sample size; 0 if there is nothing."""
+def effective_share(hits: Sequence[NDArray[np.bool_]], repeats: Sequence[int]) -> tuple[float, int]:
+    """A proportion over several windows, and its effective sample size; 0 if there is nothing.
+
+    Windows with the same requests are worth one: they repeat what the GPU did, not what was asked of it.
+    """
     n = sum(map(len, hits))
     if not n:
         return math.nan, 0
-    few = max(math.floor(sum(len(h) / design_effect(h) for h in hits)), 1)
+    few = max(math.floor(sum(len(h) / design_effect(h) / k for h, k in zip(hits, repeats, strict=True))), 1)
     return sum(int(h.sum()) for h in hits) / n, few
 
 
-def _columns(of: str, windows: Sequence[Rows]) -> dict[str, float | None]:
+def _columns(of: str, windows: Sequence[Rows], repeats: Sequence[int]) -> dict[str, float | None]:
     """Quantiles of all windows, in ms, for the effective sample size: requests of one queue wait alike."""
     windows = [np.minimum(w, NEVER) for w in windows]
     times = Histogram.of(np.concatenate(windows))
-    effective = {
-        name: sum(len(w) / design_effect(w > np.quantile(w, p)) for w in windows if len(w)) for name, p in QUANTILES
-    }
+    known = [(w, k) for w, k in zip(windows, repeats, strict=True) if len(w)]
+    effective = {}
+    for name, p in QUANTILES:
+        effective[name] = sum(len(w) / design_effect(w > np.quantile(w, p)) / k for w, k in known)
     found, _ = quantiles(times, effective)
     return {f"{of}_{column}": _or_never(found[column]) for column in SHOWN}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from fleetlab.stats import Interval, cluster_effect, geometric_means
 SHOWN = [name + ending for name in ("p50", "p95") for ending in ENDINGS]
 NOTEBOOK: Schema = {"stage": pl.String, "cell": pl.String, "users": pl.Int64, "beside": pl.String, "n": pl.Int64}
 NOTEBOOK |= dict.fromkeys((*SHOWN, "each_ms", "slowdown", "low", "high"), pl.Float64)
-Ran = tuple[int, float, tuple[int, int]]  # steps, seconds, and the user
+User = tuple[float, ...]  # see `drawn_users`
+Ran = tuple[int, float, User]  # steps, seconds, and the user
+DRAWN = 2
 Key = tuple[str, str, int, str]  # stage, kind of cell, users, neighbors
 
 
@@ -54,16 +56,30 @@ def _by_kind(cells: Iterable[Cell]) -> dict[Key, list[Ran]]:
     for k, cell in enumerate(cells):
         users = [t for t in cell["tenants"] if "notebook" in t]
         others = mix_name([t["seat"] for t in cell["tenants"] if "notebook" not in t])
-        for user, one in enumerate(users):
+        for one, who in zip(users, drawn_users(users, k), strict=True):
             for kind, size, seconds in one["notebook"]["cells"]:
-                by[cell["stage"], kind, len(users), others].append((size, seconds, (k, user)))
+                by[cell["stage"], kind, len(users), others].append((size, seconds, who))
     return by
+
+
+def drawn_users(users: Sequence[Cell], cell: int) -> list[User]:
+    """Who each user of a cell is: by the lengths of the first trainings, which are drawn at random.
+
+    Users of other cells who were drawn alike are the same; those of one cell never are. With few trainings the number
+    of the cell tells them apart.
+    """
+    found: list[User] = []
+    for one in users:
+        lengths = [float(size) for kind, size, _ in one["notebook"]["cells"] if kind == "train"]
+        who = (0.0, *lengths[:DRAWN]) if len(lengths) >= DRAWN else (1.0, float(cell))
+        found.append((*who, float(sum(other[:-1] == who for other in found))))
+    return found
 
 
 def _effective_n(ran: list[Ran], p: float) -> float | None:
     """Effective sample size of a quantile: cells of one user are alike. None if there is one user."""
     limit = float(np.quantile([seconds for _, seconds, _ in ran], p))
-    by: dict[tuple[int, int], list[bool]] = defaultdict(list)
+    by: dict[User, list[bool]] = defaultdict(list)
     for _, seconds, user in ran:
         by[user].append(seconds > limit)
     effect = cluster_effect(list(by.values()))

@@ -139,9 +139,9 @@ def _rows_mixes(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:
     by = group_cells((c["stage"], mix_name([t["seat"] for t in c["tenants"]]), c) for c in cells)
     made = {key: [solo.progress(c) for c in group] for key, group in by.items()}
     limits = geometric_means([[max(sum(np_), 1e-12) for np_ in nps] for nps in made.values()])
-    joules = _joules(by, made)
+    energy = _energy(by, solo)
     for (key, group), stp in zip(by.items(), limits, strict=True):
-        spent = joules.get(key)
+        times = energy.get(key)
         yield {
             "stage": key[0],
             "mix": key[1],
@@ -152,25 +152,16 @@ def _rows_mixes(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:
             "high": stp.high,
             **{name: _mean(of, made[key]) for name, of in METRICS.items()},
             **_card(group),
-            "joules": spent and spent.value,
-            "joules_low": spent and spent.low,
-            "joules_high": spent and spent.high,
+            "energy_times": times and times.value,
+            "energy_times_low": times and times.low,
+            "energy_times_high": times and times.high,
         }
 
 
-def _joules(
-    by: dict[tuple[str, str], list[Cell]], made: dict[tuple[str, str], list[list[float]]]
-) -> dict[tuple[str, str], Interval]:
-    """Energy for one second of a tenant's work alone: the power of the GPU over its STP."""
-    known = {
-        key: [
-            c["gpu"]["watts"] / sum(np_)
-            for c, np_ in zip(group, made[key], strict=True)
-            if c["gpu"] and c["gpu"]["watts"] > 0 and sum(np_) > 0
-        ]
-        for key, group in by.items()
-    }
-    known = {key: values for key, values in known.items() if values}
+def _energy(by: dict[tuple[str, str], list[Cell]], solo: SoloRates) -> dict[tuple[str, str], Interval]:
+    """Energy of each mix relative to alone, as far as it is known."""
+    each = {key: [solo.energy_times(c) for c in group] for key, group in by.items()}
+    known = {key: [times for times in found if times] for key, found in each.items() if any(found)}
     return dict(zip(known, geometric_means(list(known.values())), strict=True)) if known else {}
 
 
@@ -231,5 +222,6 @@ def _notes(about: dict[str, Any], good: list[Cell], frames: dict[str, pl.DataFra
     for row in frames["checks"].filter(pl.col("failed") > 0).iter_rows(named=True):
         yield f"check failed: {row['check']}: {row['failed']} of {row['checked']}, worst: {row['worst']}"
     if frames["costs"].height:
-        yield "`costs`: tenants that share split the GPU's seconds and joules in proportion to their progress"
+        yield "`costs`: tenants that share split the GPU's seconds in proportion to their progress"
+        yield "`costs`: they split its joules in proportion to what the same work of each takes alone"
     yield "intervals pool the noise of all cells of a table: its relative size is assumed to be the same"

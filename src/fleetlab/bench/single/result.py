@@ -49,5 +49,5 @@ def single_result(options: WorkloadOptions, *, progress: Progress) -> SingleResu
         from fleetlab.bench.single import run_workload
     except ImportError as e:
         msg = f"a package is not installed: {e}"
-        raise BenchError(msg, hint="pip install fleetlab[bench]") from None
+        raise BenchError(msg, hint="pip install 'fleetlab[bench]'") from None
     return SingleResult(run_workload(options, progress=progress))

@@ -77,4 +77,4 @@ def workload_class(name: str) -> Any:  # noqa: ANN401
         return getattr(importlib.import_module(f"{__name__}.{module}" if name in known else module), of)
     except (ImportError, AttributeError) as e:
         msg = f"{name}: cannot be imported: {e}"
-        raise BenchError(msg, hint="PyTorch is part of `pip install fleetlab[bench]`") from e
+        raise BenchError(msg, hint="PyTorch is part of `pip install 'fleetlab[bench]'`") from e

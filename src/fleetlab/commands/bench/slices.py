@@ -58,25 +58,29 @@ def check(folders: list[Path], /, *, curves: list[Path] | None = None, json: Jso
     show(check_slices(folders, curves=tuple(curves or ())), json=json, most=200)
 
 
-@mig.command(help_epilogue=examples("fleetlab bench mig plan"))
-def plan() -> None:
+@mig.command(help_epilogue=examples("fleetlab bench mig plan", "fleetlab bench mig plan --model H200"))
+def plan(*, model: str | None = None) -> None:
     """Print the command that measures every MIG profile of a GPU and compares it with the predictions; changes nothing.
 
-    The layouts are those of the GPU of this machine; without one, of an A100.
+    Parameters
+    ----------
+    model
+        A GPU model such as A30, A100-40 or H200 (default: the GPU of this machine; without one, an A100-40).
     """
-    from fleetlab.bench.built_in_plans import BY_NAME
-    from fleetlab.bench.mig_plan import WITHOUT_GPU, has_gpu
+    from fleetlab._screen import prose
+    from fleetlab.bench.mig_plan import WITHOUT_GPU, has_gpu, mig_plan
     from fleetlab.bench.profile.mig_check import MEASURE
     from fleetlab.bench.workers.pool import LEAD
 
-    made = BY_NAME["mig"]()
+    made = mig_plan(model=model)
     stages = [stage[0].mode for stage in made.stages()]
     minutes = len(made.cells) * (LEAD + made.settle + made.window + 0.3) / 60 + 0.75 * len(stages)
     print(MEASURE)
-    if not has_gpu():
-        print(f"\nThere is no GPU here: the layouts below are those of an {WITHOUT_GPU}.")
-    print(f"\n{len(made.cells)} cells in {len(stages)} stages, about {minutes:.0f} minutes: {', '.join(stages)}")
-    print("The GPU must be idle and without instances; its MIG mode is restored after each layout.")
+    if model is None and not has_gpu():
+        print("\n" + prose(f"There is no GPU here: the layouts below are those of an {WITHOUT_GPU}."))
+    size = f"{len(made.cells)} cells in {len(stages)} stages, about {minutes:.0f} minutes: {', '.join(stages)}"
+    print("\n" + prose(size))
+    print(prose("The GPU must be idle and without instances; its MIG mode is restored after each layout."))
 
 
 @mig.command(help_epilogue=examples("fleetlab bench mig published ../shared/data/colocation"))

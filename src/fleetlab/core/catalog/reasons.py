@@ -40,7 +40,11 @@ NO_QUEUE = "refused: it names no LocalQueue or ClusterQueue of Kueue"
 ABOVE_CLUSTER_QUEUE = (
     "refused: its ClusterQueue could never admit it: more than all quota, or of no flavor that it may use"
 )
-REFUSALS = ("", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION, NO_QUEUE, ABOVE_CLUSTER_QUEUE)  # by number
+ABOVE_NAMESPACE_QUOTA = "refused: more than a ResourceQuota of its namespace, or without what the quota wants said"
+OUTSIDE_LIMIT_RANGE = "refused: outside of the bounds of a LimitRange of its namespace"
+REFUSALS = (
+    "", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION, NO_QUEUE, ABOVE_CLUSTER_QUEUE, ABOVE_NAMESPACE_QUOTA, OUTSIDE_LIMIT_RANGE,
+)  # fmt: skip  # by number
 
 # At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
 REASONS = Catalog(

@@ -24,7 +24,7 @@ def run(options: LoadOptions, *, times: tuple[float, ...] | None = None, progres
         from fleetlab.serving.load.search import search
     except ModuleNotFoundError as e:
         msg = f"the load generator needs a package that is not installed: {e.name}"
-        raise BenchError(msg, hint="`pip install fleetlab[bench]`") from None
+        raise BenchError(msg, hint="`pip install 'fleetlab[bench]'`") from None
     settings = options.settings(times)
     ends = None if options.search is None else parse_rates(options.search)
     check_output(options.out, each=options.each)

@@ -35,7 +35,7 @@ def serve(options: ServeOptions, *, progress: Progress = print_progress) -> None
             import_module(package)
     except ImportError as e:
         msg = f"the server needs a package that is not installed: {e.name}"
-        raise BenchError(msg, hint="`pip install fleetlab[bench]`") from None
+        raise BenchError(msg, hint="`pip install 'fleetlab[bench]'`") from None
     _room_for(options.connections)
     with _bound(options.host, options.port, progress) as door:
         how = {name: getattr(options, name) for name in ("tiny", "device", "seed", "batch")}

@@ -18,6 +18,7 @@ from fleetlab.sim.engine.reservation import new_reservation
 from fleetlab.sim.engine.scores import new_memo
 from fleetlab.sim.engine.state import Jobs, Resources, ScheduleTable
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, Floats, NodeView, Scoring, writable
+from fleetlab.sim.orders import world_ranks
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.world import World
 
@@ -34,7 +35,7 @@ def play(
     Its first jobs may be `running` when the loop begins. It ends when `last_job` has started.
     """
     learnt = isinstance(order, str) and ORDERS[order].needs_estimate and world.learners > 0
-    keys = ranks(world, order) if isinstance(order, str) else order
+    keys = world_ranks(order, world) if isinstance(order, str) else order
     jobs = Jobs(
         world.submit, world.runtime, writable(world.estimate), writable(keys), world.kind, world.first, world.learner,
         writable(world.kinds), state.new_learners(world.learners),
@@ -59,19 +60,6 @@ def play(
     else:
         run_greedy(*common, queues, schedule, int(learnt), stop)
     return _played(world, jobs.key, schedule, backfill, until)
-
-
-def ranks(world: World, order: str) -> Floats:
-    """Return the rank of each job by a built-in order, the lowest first; without the estimate where that is learnt."""
-    known = world.estimate if world.learners == 0 else np.zeros(len(world.submit))
-    if ORDERS[order].needs_estimate:
-        return known if order == "sjf" else known + world.submit
-    if order == "priority":
-        return -world.priority.astype(np.float64)
-    need = np.zeros(len(world.submit))
-    if order != "fifo":
-        need += world.gpu_milli
-    return -need if order == "largest" else need
 
 
 def resources_of(world: World, placement: str, seed: int, begin: NodeView | None = None) -> Resources:

@@ -73,6 +73,8 @@ def _sums(cache: Cache, key: str, counts: Ints) -> tuple[Ints, Bools]:
 def pod_affinity(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: KubeScheduler) -> Ints:
     """The more weight of preferred terms, its own and those of others, speaks for a node, the better."""
     total = np.zeros(len(cache.nodes), np.int64)
+    if profile.ignore_preferred and not pod.preferred_affinity:
+        return total[nodes]
     for weight, term in pod.preferred_affinity:
         total += weight * _sums(cache, term.key, cache.matched((term,)))[0]
     for kind, weight, term, counts in cache.terms(pod):

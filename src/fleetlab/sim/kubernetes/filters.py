@@ -94,6 +94,8 @@ def _within_skew(cache: Cache, pod: SchedulingPod, one: SpreadConstraint, counte
     # Pods on all nodes with the value count, once one node with it may be used.
     matches = domain_counts(values, cache.matching(pod.namespace, one.selector), len(names))
     least = int(matches[there].min()) if there.any() else 2**31 - 1
+    if int(there.sum()) < one.min_domains:
+        least = 0
     own = int(one.selector.matches(pod.labels))
     present = values >= 0
     mine = np.where(present & there[values], matches[values], 0)

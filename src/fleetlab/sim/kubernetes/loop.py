@@ -11,9 +11,11 @@ import numpy as np
 
 from fleetlab.core.kubernetes import DisruptionBudget, KubeScheduler, SchedulingNode, SchedulingPod
 from fleetlab.core.progress import Progress, silent
+from fleetlab.sim.kubernetes.budgets import Protected
 from fleetlab.sim.kubernetes.decide import decide
 from fleetlab.sim.kubernetes.filters import feasible
 from fleetlab.sim.kubernetes.hopeless import Hopeless
+from fleetlab.sim.kubernetes.owners import Owners
 from fleetlab.sim.kubernetes.preemption import best_candidates
 from fleetlab.sim.kubernetes.queue import Queue, Waiting
 from fleetlab.sim.kubernetes.state import Cache, Ints
@@ -26,7 +28,8 @@ REPORT = 2_000  # attempts between two reports of progress
 class Site:
     """A cluster and its scheduler; `cycle` is what an attempt takes, `grace` what a victim takes to leave.
 
-    `patch` is the time from an attempt that failed until the scheduler learns that it changed the pod's status.
+    `patch` is the time from an attempt that failed until the scheduler learns that it changed the pod's status. With
+    a `controller`, budgets follow the pods that run; without, they stand as they are.
     """
 
     nodes: Sequence[SchedulingNode]
@@ -35,6 +38,7 @@ class Site:
     cycle: float = 0.0
     grace: float = 30.0
     patch: float = 0.0
+    controller: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Placed:
     preempted: list[float]
     runs: list[PodRun] = field(default_factory=list)
     run_of: dict[int, int] = field(default_factory=dict)
+    created: dict[int, float] = field(default_factory=dict)  # when pods were admitted that had been refused
 
 
 def play(site: Site, pods: Sequence[SchedulingPod], submit: Sequence[float], run: Sequence[float], seed: int) -> Placed:
@@ -84,16 +89,19 @@ class Loop:
         self._managed: dict[int, set[str]] = {}  # the fields of a pod's status that the scheduler has written
         self._followers = any(pod.affinity for pod in pods)
         self._moved = False
+        self.owners: Owners | None = None  # None: every pod is admitted when it comes
+        self._protected = Protected(site.budgets, pods) if site.controller and site.budgets else None
         never = [math.inf] * len(pods)
         self.placed = Placed(never.copy(), never.copy(), [-1] * len(pods), [0] * len(pods), never.copy())
 
     def play(self, submit: Sequence[float], until: float = math.inf, progress: Progress = silent) -> Placed:
         """Run until nothing can change any more, or until a time."""
-        self.events = [(at, ARRIVE, k) for k, at in enumerate(submit)]
+        self.events = [(at, ARRIVE, k) for k, at in enumerate(submit) if at < math.inf]
         heapq.heapify(self.events)
         self.now, attempts = min((0.0, *submit)), 0
         while self.now < until:
             self._happen()
+            self.queue.tick(self.now)
             if self.queue.active:
                 attempts += 1
                 if attempts % REPORT == 0:
@@ -103,16 +111,23 @@ class Loop:
             elif self._is_over():
                 break
             else:
-                self.now = min(self.events[0][0] if self.events else math.inf, self.queue.next_tick(self.now))
-                self.queue.tick(self.now)
+                self.now = min(self._next_event(), self.queue.next_tick(self.now))
         return self.placed
 
     def _is_over(self) -> bool:
         """Whether nobody comes or leaves any more, and all that wait have been tried since somebody last did."""
-        if self.events:
+        if self.events or self._quota_may_free():
             return False
         waiting = [*self.queue.unschedulable.values(), *self.queue.backing_off.values()]
         return all(one.since >= self.changed for one in waiting)
+
+    def _next_event(self) -> float:
+        retry = math.inf if self.owners is None else self.owners.next_try()
+        return min(self.events[0][0] if self.events else math.inf, retry)
+
+    def _quota_may_free(self) -> bool:
+        """Whether a pod that was refused may be admitted: room became free since it was last tried."""
+        return self.owners is not None and self.owners.may_admit()
 
     def _happen(self) -> None:
         while self.events and self.events[0][0] <= self.now:
@@ -122,15 +137,40 @@ class Loop:
                 continue
             self.changed = self.now
             if kind == ARRIVE:
-                self.queue.add(Waiting(pod, self.pods[pod].priority, at))
+                pods = [pod, *self._others_at(at)]
+                self._come(pods if self.owners is None else self.owners.want(pods, self.now), at)
             elif self.pods[pod].name in self.cache and self.placed.end[pod] == at:
                 self._leave(pod, at)
+        if self.owners is not None and self.owners.next_try() <= self.now:
+            self._come(self.owners.try_again(self.now), self.now)
+
+    def _others_at(self, at: float) -> list[int]:
+        """Take the other pods that come at a moment."""
+        found = []
+        while self.events and self.events[0][:2] == (at, ARRIVE):
+            found.append(heapq.heappop(self.events)[2])
+        return found
+
+    def _come(self, pods: list[int], at: float) -> None:
+        """Put pods into the queue that the API server admitted."""
+        for pod in pods:
+            self.changed = self.now
+            if self.owners is not None and self.owners.refusals[pod]:
+                self.placed.created[pod] = at
+            if self._protected is not None:
+                self._protected.came(pod)
+            self.queue.add(Waiting(pod, self.pods[pod].priority, at))
 
     def _leave(self, pod: int, at: float) -> None:
         self.cache.remove(self.pods[pod].name)
         self._hopeless.left(self.pods[pod])
+        if self._protected is not None:
+            self._protected.left(pod)
         self.queue.something_left(self.now)
         self._moved = True
+        if self.owners is not None:
+            self.owners.gone(pod)
+            self._come(self.owners.changed(pod, self.now), self.now)
         if self.comes_again[pod] and self.placed.preempted[pod] <= at:
             self.placed.preempted[pod], self.placed.end[pod] = math.inf, math.inf
             heapq.heappush(self.events, (at, ARRIVE, pod))
@@ -187,6 +227,8 @@ class Loop:
         placed.run_of[number] = len(placed.runs)
         placed.runs.append(PodRun(number, node, self.now))
         self._end(number, self.now + self.run[number])
+        if self.owners is not None:
+            self._come(self.owners.changed(number, self.now), self.now)
 
     def _end(self, number: int, at: float) -> None:
         placed = self.placed
@@ -199,7 +241,8 @@ class Loop:
         """Evict others for a pod; return whether it was nominated to their node."""
         if self._hopeless.preempts_nobody(number, pod):
             return False
-        found = best_candidates(self.cache, pod, self.site.budgets, self.now)
+        budgets = self.site.budgets if self._protected is None else self._protected.now(self.cache)
+        found = best_candidates(self.cache, pod, budgets, self.now)
         if not found:
             self._hopeless.found_no_victims(number)
             return False

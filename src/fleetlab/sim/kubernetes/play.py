@@ -12,6 +12,7 @@ from fleetlab.core.kubernetes import (
     ASSUMED,
     CPU,
     HOSTNAME,
+    JOB_BACKOFF,
     MEMORY,
     KubeScheduler,
     Requirement,
@@ -20,7 +21,10 @@ from fleetlab.core.kubernetes import (
     Selector,
 )
 from fleetlab.core.progress import silent
+from fleetlab.sim.kubernetes.creations import creations
 from fleetlab.sim.kubernetes.loop import Loop, Placed, PodRun, Site
+from fleetlab.sim.kubernetes.owners import Owners
+from fleetlab.sim.kubernetes.specs import Specs
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, Floats, Ints
 from fleetlab.sim.schedule import Played, Segments
 from fleetlab.sim.world import World
@@ -36,16 +40,36 @@ GRACE = 30.0  # terminationGracePeriodSeconds, by default
 
 
 def play(
-    world: World, profile: KubeScheduler, cluster: Cluster, *, seed: int = 0, until: float | None = None,
-    progress: Progress | None = None,
+    world: World, profile: KubeScheduler, cluster: Cluster, *, specs: Specs | None = None, seed: int = 0,
+    until: float | None = None, progress: Progress | None = None,
 ) -> Played:  # fmt: skip
-    """Play a world of jobs of one instance each by kube-scheduler."""
-    loop = Loop(Site(nodes_of(world, cluster), profile, grace=GRACE), pods_of(world), world.runtime.tolist(), seed)
+    """Play a world of jobs of one instance each by kube-scheduler; `specs` is what the trace carries of its pods."""
+    known = specs or Specs()
+    created = creations(world, pods_of(world), profile, known)
+    nodes = known.on_nodes(nodes_of(world, cluster))
+    site = Site(nodes, profile, profile.budgets, grace=GRACE, controller=True)
+    loop = Loop(site, created.pods, world.runtime.tolist(), seed)
     # The owner of an evicted pod makes a new one, unless the job says that it is not to run again.
     loop.comes_again = world.frame["requeue"].fill_null(value=True).to_list()
+    if profile.admission.quotas:
+        loop.owners = Owners(
+            profile.admission.quotas, created.asked, world.frame["parent"].to_list(), JOB_BACKOFF[profile.release]
+        )
     stop = math.inf if until is None else float(until)
-    placed = loop.play(world.submit.tolist(), stop, progress or silent)
-    return _played(world, placed, until)
+    submit = np.where(created.refused > 0, math.inf, world.submit).tolist()
+    placed = loop.play(submit, stop, progress or silent)
+    return replace(_played(world, placed, until, created.refused), admitted=_admitted(world, loop))
+
+
+def _admitted(world: World, loop: Loop) -> Floats | None:
+    """Since when each pod is there, where some were refused at first: until then it waits for quota."""
+    if loop.owners is None or not any(loop.owners.refusals):
+        return None
+    found = world.submit.astype(np.float64)
+    for pod, at in loop.placed.created.items():
+        found[pod] = at
+    found[loop.owners.waiting()] = math.inf
+    return found
 
 
 # -- pods and nodes ----------------------------------------------------------------------------------------------------
@@ -119,7 +143,7 @@ def _pod(shape: np.record, priority: int, classes: list[int]) -> SchedulingPod:
 # -- the schedule ------------------------------------------------------------------------------------------------------
 
 
-def _played(world: World, placed: Placed, until: float | None) -> Played:
+def _played(world: World, placed: Placed, until: float | None, refused: Ints) -> Played:
     stop = math.inf if until is None else float(until)
     count, requests = len(world.submit), world.shapes.gpus[world.shape]
     runs = [run for run in placed.runs if run.begin < stop]
@@ -141,11 +165,12 @@ def _played(world: World, placed: Placed, until: float | None) -> Played:
     where = np.array([runs[k].node if k >= 0 else -1 for k in last], np.int64)
     got = np.array([bits[k] if k >= 0 else 0 for k in last], np.int64)
     stopped = None
-    if not (status == DONE).all():
+    if not (status[refused == 0] == DONE).all():
         stopped = float(until) if until is not None else max((run.end for run in runs), default=0.0)
     return Played(
         start=start, end=end, status=status, where=where, got=got, preemptions=preemptions,
         failures=np.zeros(count, np.int64), lost=lost, cut=cut if cut.any() else None, until=stopped,
+        refused=refused if refused.any() else None,
         segments=_segments(runs, bits, stopped) if preemptions.any() else None,
     )  # fmt: skip
 

@@ -106,7 +106,7 @@ def _by_budget(
     for pod in pods:
         violates = False
         for k, budget in enumerate(budgets):
-            if budget.namespace == pod.namespace and budget.selector and budget.selector.matches(pod.labels):
+            if budget.covers(pod):
                 left[k] -= 1
                 violates = violates or left[k] < 0
         (protected if violates else others).append(pod)

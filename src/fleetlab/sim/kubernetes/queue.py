@@ -41,6 +41,7 @@ class Queue:
     backing_off: dict[int, Waiting] = field(default_factory=dict)
     unschedulable: dict[int, Waiting] = field(default_factory=dict)
     _by_backoff: list[tuple[float, int]] = field(default_factory=list)  # when it ends, of pods that may be gone from it
+    _left_looked: float = -math.inf
 
     def add(self, one: Waiting) -> None:
         """Make a pod active."""
@@ -77,11 +78,13 @@ class Queue:
             self.add(self.unschedulable.pop(pod))
 
     def tick(self, now: float) -> None:
-        """Move who has backed off, and who was left for long."""
-        while self._first_end() <= now:
+        """Move who had backed off when the queue last looked, at a whole second, and who was left for long."""
+        while self._first_end() <= math.floor(now / BACKOFF_TICK) * BACKOFF_TICK:
             self.add(self.backing_off.pop(heapq.heappop(self._by_backoff)[1]))
-        if now % LEFT_TICK == 0:
-            self.move([one for one in self.unschedulable.values() if now - one.since > LEFT_FOR], now)
+        looked = math.floor(now / LEFT_TICK) * LEFT_TICK
+        if looked > self._left_looked:
+            self._left_looked = looked
+            self.move([one for one in self.unschedulable.values() if looked - one.since > LEFT_FOR], now)
 
     def next_tick(self, now: float) -> float:
         """When the queue changes by itself; infinity: never."""

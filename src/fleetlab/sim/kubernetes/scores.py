@@ -6,16 +6,25 @@ Each takes the cache, the pod, the numbers of the nodes to score and the profile
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 
 import numpy as np
 
-from fleetlab.core.kubernetes import ASSUMED, CPU, HOSTNAME, MEMORY, RESOURCES, KubeScheduler, SchedulingPod, Shape
+from fleetlab.core.kubernetes import (
+    ASSUMED,
+    CPU,
+    HOSTNAME,
+    LATER,
+    MEMORY,
+    RESOURCES,
+    KubeScheduler,
+    SchedulingPod,
+)
 from fleetlab.sim.kubernetes.affinity import pod_affinity
+from fleetlab.sim.kubernetes.bent import BEST, bent
 from fleetlab.sim.kubernetes.filters import domain_counts
+from fleetlab.sim.kubernetes.later_scores import balanced_by_deviation, fit_score
 from fleetlab.sim.kubernetes.state import Cache, Ints
 
-BEST = 100
 Plugin = Callable[[Cache, SchedulingPod, Ints, KubeScheduler], Ints]
 
 
@@ -61,19 +70,10 @@ def requested_to_capacity(cache: Cache, pod: SchedulingPod, nodes: Ints, profile
     return np.floor(mean + 0.5).astype(np.int64)  # it rounds half up
 
 
-def bent(shape: Shape, share: Ints) -> Ints:
-    """The value of a bent line at each share; constant before its first point and after its last."""
-    points = [(at, score * (BEST // 10)) for at, score in shape.points]
-    found = np.full(len(share), points[-1][1], np.int64)
-    for (left, low), (right, high) in reversed(list(pairwise(points))):
-        rise = (high - low) * (share - left)
-        on_line = low + np.sign(rise) * (np.abs(rise) // (right - left))  # toward zero, also where it falls
-        found = np.where(share <= right, on_line, found)
-    return np.where(share <= points[0][0], points[0][1], found)
-
-
 def balanced_allocation(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: KubeScheduler) -> Ints:
     """The nearer the used shares of CPU and memory would be to each other, the better."""
+    if profile.release == LATER:
+        return balanced_by_deviation(cache, pod, nodes, profile)
     shares = []
     for name in (CPU, MEMORY):
         used, all_ = _use(cache, pod, nodes, name)
@@ -121,7 +121,7 @@ def topology_spread(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: Kube
             counted = np.where(complete & cache.selected(pod), counts, 0)
             found, size = domain_counts(values, counted, len(names))[mine], len(np.unique(mine[scored]))
         sums += found * np.log(size + 2.0) + (one.max_skew - 1)
-    raw = sums.astype(np.int64)
+    raw = np.floor(sums + 0.5).astype(np.int64) if profile.release == LATER else sums.astype(np.int64)
     least, most = int(raw[scored].min()), int(raw[scored].max())
     even = BEST * (most + least - raw) // most if most else np.full(len(nodes), BEST, np.int64)
     return np.where(scored, even, 0)
@@ -131,6 +131,7 @@ PLUGINS: dict[str, Plugin] = {
     "InterPodAffinity": pod_affinity,
     "NodeResourcesBalancedAllocation": balanced_allocation,
     "NodeResourcesLeastAllocated": least_allocated,
+    "NodeResourcesFit": fit_score,
     "NodeResourcesMostAllocated": most_allocated,
     "RequestedToCapacityRatio": requested_to_capacity,
     "NodeAffinity": node_affinity,

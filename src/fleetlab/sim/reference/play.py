@@ -19,6 +19,7 @@ from fleetlab.sim import layout
 from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
 from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, draining_of, growth_of, outages_of
 from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
+from fleetlab.sim.orders import world_ranks
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
 from fleetlab.sim.queue_tables import JobQueues, no_quotas
 from fleetlab.sim.quota import Quotas, copied
@@ -362,8 +363,11 @@ def _queues(world: World) -> Ints:
 
 
 def _fixed_key(world: World, code: int) -> Floats:
-    keys = {"smallest": world.gpu_milli, "largest": -world.gpu_milli, "priority": -world.priority}
-    return keys.get(ORDERS.names[code] if code < OWN_ORDER else "", np.zeros(len(world.submit))).astype(np.float64)
+    """Return ranks that depend on nothing that happens: the loop finds the others when jobs arrive, or in each pass."""
+    rule = ORDERS.entries[code] if code < OWN_ORDER else None
+    if rule is None or rule.dynamic or rule.needs_estimate:
+        return np.zeros(len(world.submit))
+    return world_ranks(rule.name, world)
 
 
 def _ints(*shape: int) -> Ints:

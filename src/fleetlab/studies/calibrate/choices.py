@@ -9,6 +9,7 @@ is the recorded one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Cluster
 from fleetlab.core.catalog import ORDERS, REQUESTS
+from fleetlab.sim.orders import fixed_ranks
 from fleetlab.stats import Floats, Ints, divide
 from fleetlab.studies.calibrate.recorded import Recorded
 
 MOST = 4000  # starts that are looked at
 SHARES = {"gpu_milli": 1000, "cpu_milli": 1, "memory_mib": 1}  # what a dominant share is of; in units of the cluster
 FAIR = ("fair", "")
+COLUMNS = ("submit", "instances", "cpu_milli", "memory_mib", "gpu_milli", "priority")  # that orders rank by
 RARE = 1e-3  # the least probability of not taking the first
 
 
@@ -107,16 +110,17 @@ def _wants(frame: pl.DataFrame, cluster: Cluster) -> list[Floats]:
 def _fixed_keys(log: Recorded, jobs: int, estimates: Mapping[str, Floats]) -> dict[Ranking, Floats]:
     """Return the ranks of jobs under each order whose ranks do not change while a job waits for its first start."""
     submit, milli = log.submit[:jobs], log.milli[:jobs]
-    fixed = {
-        "smallest": milli,
-        "largest": -milli,
-        "priority": -log.jobs["priority"][:jobs].to_numpy().astype(np.float64),
-    }
-    keys = {(order.name, ""): fixed.get(order.name, submit) for order in ORDERS if not order.needs_estimate}
-    for name, estimate in estimates.items():
-        by_estimate = {"aging": estimate + submit, "server_filling_srpt": milli * estimate}
-        rules = [order.name for order in ORDERS if order.needs_estimate]
-        keys |= {(order, name): by_estimate.get(order, estimate) for order in rules}
+    columns = {name: log.jobs[name][:jobs].cast(pl.Float64).to_numpy() for name in COLUMNS}
+    keys: dict[Ranking, Floats] = {}
+    for order in ORDERS:
+        if order.needs_estimate:
+            for name, estimate in estimates.items():
+                known = SimpleNamespace(**columns, estimate=estimate)
+                sized = milli if order.chooses_set else 1.0  # the dynamic ones: before a first start all of it is left
+                keys[order.name, name] = sized * estimate if order.dynamic else fixed_ranks(order.name, known)
+        else:  # before a first start the dynamic ones take all jobs alike, in the order of arrival
+            alike = order.dynamic or order.name == "fifo"
+            keys[order.name, ""] = submit if alike else fixed_ranks(order.name, SimpleNamespace(**columns))
     return keys
 
 

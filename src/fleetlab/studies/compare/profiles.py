@@ -10,6 +10,7 @@ from typing import Any
 from fleetlab.core import PolicyError
 from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.schedulers import Scheduler
+from fleetlab.traces.kubernetes import scheduler_config
 from fleetlab.traces.schedulers import read_scheduler
 from fleetlab.traces.slurm.conf_change import NOT_SET, Setting
 
@@ -28,6 +29,8 @@ def change_profile(own: Scheduler, entry: Path | str) -> ProfileChange:
     """Read another configuration of a scheduler, which must be of its kind."""
     path = Path(entry)
     other = read_scheduler(path)
+    if isinstance(own, KubeScheduler) and isinstance(other, KubeScheduler):
+        other = scheduler_config.read_scheduler(path, own=own)  # what the file does not say stays as it is
     if type(other) is not type(own):
         msg = f"{path.name}: configures {other.title}, but the scenario has {own.title}"
         raise PolicyError(msg, hint="compare configurations of one scheduler")
@@ -52,8 +55,14 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
         elif isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) and "name" in v for v in value):
-            yield from _flat(
-                {v["name"]: {k: w for k, w in v.items() if k != "name"} for v in value}, f"{before}{name}."
-            )
+            yield from _flat({_titled(v): _rest(v) for v in value}, f"{before}{name}.")
         else:
             yield f"{before}{name}", str(value)
+
+
+def _titled(one: Mapping[str, Any]) -> str:
+    return "/".join(one[key] for key in ("namespace", "name") if one.get(key))
+
+
+def _rest(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in one.items() if key not in ("namespace", "name")}

@@ -267,12 +267,12 @@ def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
         msg = "a diagnosis needs at least one change"
         raise PolicyError(msg, hint=hint)
     changes = [what_if(name, scenario) for name in wanted]
-    return changes if scenario.scheduler is None else [_under_slurm(change) for change in changes]
+    return changes if scenario.scheduler is None else [_under(scenario.scheduler.title, change) for change in changes]
 
 
-def _under_slurm(change: WhatIf) -> WhatIf:
-    """Leave out what replaces the rules of Slurm: its own are changed with another configuration."""
+def _under(scheduler: str, change: WhatIf) -> WhatIf:
+    """Leave out what replaces the rules of a scheduler: its own are changed with another configuration."""
     if change.name not in ("backfill", "sjf", SHARING):
         return change
-    why = "the site's Slurm decides that: `fleetlab compare TRACE --conf FILE` shows another configuration"
+    why = f"{scheduler} decides that: `fleetlab compare TRACE --conf FILE` shows another configuration"
     return replace(change, skip=lambda _: why)

@@ -16,7 +16,7 @@ TIMEOUT_S = 600.0
 NEEDED = ("pods", "nodes")
 # What every cluster has; the API group is part of the name where several may have one.
 KINDS = (
-    *NEEDED, "events", "priorityclasses.scheduling.k8s.io", "resourcequotas", "limitranges",
+    *NEEDED, "events", "jobs.batch", "priorityclasses.scheduling.k8s.io", "resourcequotas", "limitranges",
     "poddisruptionbudgets.policy",
 )  # fmt: skip
 # What is there if somebody installed it.

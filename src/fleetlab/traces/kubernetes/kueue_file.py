@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 from fleetlab.core import TraceError
 from fleetlab.core.kueue import ClusterQueue, Kueue
+from fleetlab.traces.kubernetes.documents import documents, title_of
 from fleetlab.traces.kubernetes.kueue import HINT, kueue_object
-from fleetlab.traces.kubernetes.objects import MalformedObject, Object, members
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object
 from fleetlab.traces.kubernetes.scheduler_config import scheduler_of
 
 
@@ -21,11 +20,11 @@ def read_kueue(path: Path) -> Kueue:
         msg = f"{path.name}: cannot be read: {e}"
         raise TraceError(msg, hint=HINT) from None
     found: list[object] = []
-    for number, item in enumerate(_documents(text, path.name), 1):
+    for item in _objects(text, path.name):
         try:
-            one = _record(members(item, path.name))
+            one = _record(item)
         except MalformedObject as e:
-            msg = f"{path.name}, object {number}: {e}"
+            msg = f"{path.name}, {title_of(item)}: {e}"
             raise TraceError(msg, hint=HINT) from None
         if one is not None:
             found.append(one)
@@ -35,31 +34,11 @@ def read_kueue(path: Path) -> Kueue:
     return Kueue.of(*found)
 
 
-def _documents(text: str, file: str) -> Iterator[object]:
-    """Each object of a text; the items of a list apart."""
-    for document in _parsed(text, file):
-        listed = document.get("items") if isinstance(document, dict) else None
-        if isinstance(listed, list):
-            yield from listed
-        elif document is not None:
-            yield document
-
-
-def _parsed(text: str, file: str) -> list[object]:
-    if text.lstrip().startswith("{"):
-        try:
-            return [json.loads(text)]
-        except ValueError:
-            pass  # several objects, one after the other, are YAML with `---` between them at best
+def _objects(text: str, file: str) -> list[Object]:
     try:
-        import yaml
-    except ImportError:
-        msg = f"{file}: YAML needs PyYAML"
-        raise TraceError(msg, hint="pip install 'fleetlab[k8s]', or write it as one JSON list") from None
-    try:
-        return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as e:
-        msg = f"{file}: not YAML: {str(e).splitlines()[0]}"
+        return list(documents(text, file, HINT))
+    except MalformedObject as e:
+        msg = f"{file}: {e}"
         raise TraceError(msg, hint=HINT) from None
 
 

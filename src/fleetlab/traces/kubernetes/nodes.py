@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -93,8 +94,20 @@ def _taints(spec: Object) -> Iterable[Taint]:
     for item in elements(spec.get("taints"), where):
         taint = members(item, where)
         key, value, effect = (words(taint.get(name), f"{where}.{name}") for name in ("key", "value", "effect"))
-        if effect in ("NoSchedule", "NoExecute") and not key.startswith("node.kubernetes.io/"):
+        if effect in ("NoSchedule", "NoExecute") and not passes(key):
             yield Taint(key, value, effect)
+
+
+def passes(taint: str) -> bool:
+    """Whether a taint, by its key, is one that Kubernetes sets and takes away itself."""
+    return taint.startswith("node.kubernetes.io/")
+
+
+def kubelet_version(item: Object) -> tuple[int, int]:
+    """The release of a node's kubelet; zeros where it does not tell."""
+    info = members(members(item.get("status"), "status").get("nodeInfo"), "status.nodeInfo")
+    found = re.match(r"v(\d{1,3})\.(\d{1,3})\b", words(info.get("kubeletVersion"), "status.nodeInfo.kubeletVersion"))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _ready(status: Object) -> bool:

@@ -18,30 +18,37 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
-from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.core.kubernetes import KubeScheduler, SchedulingNode
 from fleetlab.core.schedulers import Scheduler
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.kubernetes.admission import created_pod
 from fleetlab.traces.kubernetes.gang_schedulers import gang_scheduler_of
 from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
+from fleetlab.traces.kubernetes.jobs import TABLE as JOBS
+from fleetlab.traces.kubernetes.jobs import JobTimes
 from fleetlab.traces.kubernetes.kueue_inventory import LISTED, KueueInventory
 from fleetlab.traces.kubernetes.kueue_inventory import TABLE as KUEUE_OBJECTS
-from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
+from fleetlab.traces.kubernetes.nodes import Fleet, Node, kubelet_version, node_of
 from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, Object, items, members
+from fleetlab.traces.kubernetes.pod_specs import Spec, node_spec, spec_series
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.requests import unknown_resources
 from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
+from fleetlab.traces.kubernetes.scheduling import scheduling_pod
 from fleetlab.traces.kubernetes.selectors import features_of
+from fleetlab.traces.kubernetes.site_rules import READERS as RULES
+from fleetlab.traces.kubernetes.site_rules import TABLE as RULES_TABLE
+from fleetlab.traces.kubernetes.site_rules import SiteRules
 
 TABLES = {
-    "Pod": "pods", "Node": "nodes", "Queue": "queues", "PodGroup": "pod groups",
-    **dict.fromkeys(LISTED, KUEUE_OBJECTS),
+    "Pod": "pods", "Node": "nodes", "Job": JOBS, "Queue": "queues", "PodGroup": "pod groups",
+    **dict.fromkeys(LISTED, KUEUE_OBJECTS), **dict.fromkeys(RULES, RULES_TABLE),
 }  # fmt: skip
 # Objects that `fleetlab collect kubernetes` gathers too, and that are no rows of a trace.
 PASSED_OVER = (
-    "Event", "PriorityClass", "ResourceQuota", "LimitRange", "PodDisruptionBudget",
-    "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
+    "Event", "JobSet", "PyTorchJob", "RayJob", "LeaderWorkerSet", "KubeSchedulerConfiguration",
 )  # fmt: skip
 
 
@@ -52,8 +59,13 @@ class Inventory:
     pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
     nodes: dict[str, tuple[Node, str, int]] = field(default_factory=dict)
     scheduler: Scheduler | None = None
+    specs: dict[str, Spec] = field(default_factory=dict)  # of pods, by their uid
+    node_specs: dict[str, SchedulingNode] = field(default_factory=dict)
+    rules: SiteRules = field(default_factory=SiteRules)
+    jobs: JobTimes = field(default_factory=JobTimes)
     kueue: KueueInventory = field(default_factory=KueueInventory)
     queues: dict[str, Object] = field(default_factory=dict)  # of Volcano or KAI
+    version: tuple[int, int] = (0, 0)  # of the latest kubelet
     groups: set[str] = field(default_factory=set)  # names of their pod groups: pods say which they are of
 
 
@@ -85,18 +97,26 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
     intake.keep("pods", workload.instances)
     kueue, left_out = lists.kueue.site(lists.scheduler if isinstance(lists.scheduler, KubeScheduler) else None)
+    site, ruled = lists.rules.site(
+        kueue or lists.scheduler, [pod for pod, _ in lists.specs.values()], later=lists.version >= (1, 23)
+    )
     if lists.kueue:
         intake.keep(KUEUE_OBJECTS, len(lists.kueue))
+    for table, kept in ((RULES_TABLE, len(lists.rules)), (JOBS, len(lists.jobs.jobs))):
+        if intake.rows.get(table):
+            intake.keep(table, kept)
+    nodes, budgets = lists.node_specs.values(), lists.rules.budgets
+    specs = spec_series(gangs, jobs, lists.specs, nodes, budgets) if cluster is not None else {}
     return finish(
         intake,
         workload,
         source=source,
         cluster=cluster,
-        scheduler=kueue or lists.scheduler,
+        scheduler=site,
         placements=placements_of(gangs, jobs, zero),
         names=jobs.select("job", "name").lazy(),
-        series={"unsized": unsized.lazy()} if unsized.height else {},
-        notes=(*_notes(rows, lists, cluster), *left_out, *lists.kueue.without_pods(rows), *others),
+        series=specs | ({"unsized": unsized.lazy()} if unsized.height else {}),
+        notes=(*_notes(rows, lists, cluster), *left_out, *ruled, *lists.kueue.without_pods(rows), *others),
     )
 
 
@@ -198,12 +218,19 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
     if kind == "Pod":
         pod = pod_of(members(item, "pod"))
         _again(lists.pods.get(pod.key), "pods", pod.name, intake)
+        lists.specs[pod.key] = scheduling_pod(members(item, "pod")), created_pod(members(item, "pod"))
         lists.pods.pop(pod.key, None)
         lists.pods[pod.key] = (pod, file, line)
     elif kind == "Node":
         node = node_of(members(item, "node"))
         _again(lists.nodes.get(node.name), "nodes", node.name, intake)
+        lists.node_specs[node.name] = node_spec(members(item, "node"))
         lists.nodes[node.name] = (node, file, line)
+        lists.version = max(lists.version, kubelet_version(members(item, "node")))
+    elif kind == "Job":
+        lists.jobs.store(members(item, "job"))
+    elif kind in RULES:
+        _again(lists.rules.store(members(item, "object"), _name(item), file, line), RULES_TABLE, _name(item), intake)
     elif kind in LISTED:
         _again(lists.kueue.store(members(item, "object"), file, line), KUEUE_OBJECTS, _name(item), intake)
     elif kind == "Queue":
@@ -251,9 +278,12 @@ def _rows(lists: Inventory, intake: Intake) -> list[Row]:
     """Each pod with its demand; that some have none that can be only shows when all nodes are known."""
     fleet = Fleet(node for node, _, _ in lists.nodes.values())
     rows: list[Row] = []
+    # Kueue suspends Jobs, and tells itself since when they wait.
+    jobs = JobTimes() if lists.kueue else lists.jobs
+    wanted = jobs.with_submissions(pod for pod, _, _ in lists.pods.values())
     for pod, file, line in lists.pods.values():
         try:
-            rows.append(row_of(lists.kueue.with_queue(pod), fleet))
+            rows.append(row_of(lists.kueue.with_queue(wanted[pod.key]), fleet) | {"key": pod.key})
         except MalformedObject as e:
             intake.reject("pods", file, [(line, _of(pod.name, str(e)))])
     return rows

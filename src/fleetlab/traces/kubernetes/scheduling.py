@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from math import ceil
 
 from fleetlab.core.kubernetes import (
@@ -18,7 +19,7 @@ from fleetlab.core.kubernetes import (
     Taint,
 )
 from fleetlab.traces.kubernetes.nodes import amounts, texts
-from fleetlab.traces.kubernetes.objects import Object, elements, members, whole, words
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, display, elements, members, whole, words
 from fleetlab.traces.kubernetes.pods import Requests, requests_of
 from fleetlab.traces.kubernetes.selectors import choices_of, tolerations_of
 
@@ -46,11 +47,11 @@ def scheduling_pod(item: Object) -> SchedulingPod:
         priority=whole(spec.get("priority"), "spec.priority"),
         requests=_together([_counted(c) for c in containers], [_counted(c) for c in before], extra),
         scored=_together([_scored(c) for c in containers], [_scored(c) for c in before], _only(extra, ASSUMED)),
-        required=tuple(_required(affinity)),
+        required=tuple(node_requirements(affinity)),
         selector=Selector(tuple(Requirement(key, "In", (value,)) for key, value in wanted.items())),
-        preferred=tuple(_preferred(affinity)),
+        preferred=tuple(node_preferences(affinity)),
         tolerations=tuple(tolerations_of(spec)),
-        spread=tuple(_spread(spec)),
+        spread=tuple(_spread(spec, texts(about.get("labels"), "metadata.labels"))),
         preempts=spec.get("preemptionPolicy") != "Never",
         affinity=tuple(_near(wishes, "podAffinity", namespace)),
         anti_affinity=tuple(_near(wishes, "podAntiAffinity", namespace)),
@@ -104,13 +105,15 @@ def _together(containers: list[Amounts], before: list[Amounts], extra: Amounts) 
     }
 
 
-def _required(affinity: Object) -> Iterable[Selector]:
+def node_requirements(affinity: Object) -> Iterable[Selector]:
+    """Read the terms of a node affinity of which a node must match one."""
     where = "spec.affinity.nodeAffinity"
     terms = members(affinity.get(REQUIRED), where).get("nodeSelectorTerms")
     yield from (_term(members(term, where)) for term in elements(terms, where))
 
 
-def _preferred(affinity: Object) -> Iterable[tuple[int, Selector]]:
+def node_preferences(affinity: Object) -> Iterable[tuple[int, Selector]]:
+    """Read the terms of a node affinity that are preferred, by weight."""
     where = "spec.affinity.nodeAffinity"
     for item in elements(affinity.get(PREFERRED), where):
         one = members(item, where)
@@ -123,15 +126,19 @@ def _term(term: Object) -> Selector:
     return Selector(*parts)
 
 
-def _spread(spec: Object) -> Iterable[SpreadConstraint]:
+def _spread(spec: Object, labels: Mapping[str, str]) -> Iterable[SpreadConstraint]:
     where = "spec.topologySpreadConstraints"
     for item in elements(spec.get("topologySpreadConstraints"), where):
         one = members(item, where)
+        chosen = label_selector(one.get("labelSelector"), where)
+        keys = [words(key, f"{where}.matchLabelKeys") for key in elements(one.get("matchLabelKeys"), where)]
+        same = [Requirement(key, "In", (labels[key],)) for key in keys if key in labels]
         yield SpreadConstraint(
             whole(one.get("maxSkew"), f"{where}.maxSkew"),
             words(one.get("topologyKey"), f"{where}.topologyKey"),
             one.get("whenUnsatisfiable") == "DoNotSchedule",
-            label_selector(one.get("labelSelector"), where),
+            Selector((*chosen.labels, *same)),
+            whole(one.get("minDomains"), f"{where}.minDomains") or 1,
         )
 
 
@@ -160,9 +167,22 @@ def scheduling_node(item: Object) -> SchedulingNode:
 def disruption_budget(item: Object) -> DisruptionBudget:
     """Read one PodDisruptionBudget."""
     about, status = members(item.get("metadata"), "metadata"), members(item.get("status"), "status")
-    selector = members(item.get("spec"), "spec").get("selector")
+    spec = members(item.get("spec"), "spec")
+    selector = label_selector(spec.get("selector"), "spec.selector")
+    if not selector and spec.get("selector") is not None and item.get("apiVersion") == "policy/v1":
+        selector = Selector((Requirement("", "DoesNotExist"),))  # all pods; before policy/v1, none
     return DisruptionBudget(
         words(about.get("namespace"), "metadata.namespace") or "default",
-        label_selector(selector, "spec.selector"),
+        selector,
         whole(status.get("disruptionsAllowed"), "status.disruptionsAllowed"),
+        *(_pods_or_share(spec.get(key), f"spec.{key}") for key in ("minAvailable", "maxUnavailable")),
     )
+
+
+def _pods_or_share(value: object, where: str) -> str:
+    """A number of pods or a percentage, as text; empty where there is none."""
+    text = "" if value is None else str(value)
+    if isinstance(value, bool) or not re.fullmatch(r"(\d{1,9}%?)?", text):
+        msg = f"`{where}` is neither a number nor a percentage: {display(value)}"
+        raise MalformedObject(msg)
+    return text

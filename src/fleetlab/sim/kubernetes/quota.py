@@ -1,0 +1,112 @@
+"""ResourceQuota: what a pod counts as, which quotas count it, and whether they have room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fleetlab.core.admission import IN, NOT_IN, Amounts, CreatedPod, NamespaceQuota, Scope
+from fleetlab.core.kubernetes import CPU, MEMORY, Requirement
+
+STORAGE, HUGE = "ephemeral-storage", "hugepages-"
+NATIVE = (CPU, MEMORY, STORAGE)
+# Of these, a quota that counts one wants it said by every container.
+TO_BE_SAID = (CPU, MEMORY, *(f"{kind}.{name}" for kind in ("requests", "limits") for name in (CPU, MEMORY)))
+
+
+def usage(pod: CreatedPod) -> dict[str, int]:
+    """Return what a pod counts as in quotas; of what runs before the others, the largest counts."""
+    main, before = ([one for one in pod.containers if one.init is init] for init in (False, True))
+    totals = []
+    for what in ("requests", "limits"):
+        sums: dict[str, int] = {}
+        for one in main:
+            for name, amount in getattr(one, what).items():
+                sums[name] = sums.get(name, 0) + amount
+        for one in before:
+            sums |= {name: max(amount, sums.get(name, 0)) for name, amount in getattr(one, what).items()}
+        totals.append(sums)
+    return {"count/pods": 1} | _counted(*totals)
+
+
+def _counted(requests: Amounts, limits: Amounts) -> dict[str, int]:
+    """What requests and limits are called in quotas."""
+    found = {"pods": 1} | {f"limits.{name}": limits[name] for name in NATIVE if name in limits}
+    for name, amount in requests.items():
+        found[f"requests.{name}"] = amount
+        if name in NATIVE or name.startswith(HUGE):
+            found[name] = amount
+    return found
+
+
+def counts(quota: NamespaceQuota, pod: CreatedPod) -> bool:
+    """Return whether a quota is about a pod."""
+    return (
+        quota.namespace == pod.namespace
+        and any(_of_pods(name) for name in quota.hard)
+        and all(_matches(scope, pod) for scope in quota.scopes)
+    )
+
+
+def _of_pods(name: str) -> bool:
+    """Whether a name of a quota is counted of pods: volumes, services and others are not."""
+    if name in ("pods", "count/pods", *NATIVE) or name.startswith(HUGE):
+        return True
+    kind, _, rest = name.partition(".")
+    return rest in NATIVE if kind == "limits" else kind == "requests" and rest != "storage"
+
+
+def _matches(scope: Scope, pod: CreatedPod) -> bool:
+    best_effort = not any(amount for one in pod.containers for part in (one.requests, one.limits)
+                          for name, amount in part.items() if name in (CPU, MEMORY))  # fmt: skip
+    known = {
+        "Terminating": pod.deadline,
+        "NotTerminating": not pod.deadline,
+        "BestEffort": best_effort,
+        "NotBestEffort": not best_effort,
+    }
+    if scope.name in known:
+        return known[scope.name]
+    if scope.name != "PriorityClass":
+        return False
+    labels = {scope.name: pod.priority_class} if pod.priority_class else {}
+    values = scope.values if scope.operator in (IN, NOT_IN) else ()
+    return Requirement(scope.name, scope.operator, values).holds(labels)
+
+
+def unsaid(quota: NamespaceQuota, pod: CreatedPod) -> list[str]:
+    """Return what a quota counts and a container does not say, for which a pod is refused."""
+    wanted = {name for name in quota.hard if name in TO_BE_SAID}
+    said = [_counted(one.requests, one.limits) for one in pod.containers]
+    return sorted(name for name in wanted if any(name not in each for each in said))
+
+
+class Ledger:
+    """What is used of each quota."""
+
+    def __init__(self, quotas: Iterable[NamespaceQuota]) -> None:
+        self.quotas = tuple(quotas)
+        self.used: list[dict[str, int]] = [{} for _ in self.quotas]
+
+    def charge(self, pod: CreatedPod) -> list[tuple[str, str]]:
+        """Count a pod where all quotas have room; else count nothing, and return the quotas and resources that lack."""
+        need, mine = usage(pod), [k for k, quota in enumerate(self.quotas) if counts(quota, pod)]
+        for k in mine:
+            if missing := unsaid(self.quotas[k], pod) or self._over(k, need):
+                return [(self.quotas[k].name, name) for name in missing]
+        self._add(mine, need, 1)
+        return []
+
+    def release(self, pod: CreatedPod) -> None:
+        """Count a pod no more."""
+        self._add([k for k, quota in enumerate(self.quotas) if counts(quota, pod)], usage(pod), -1)
+
+    def _over(self, k: int, need: Mapping[str, int]) -> list[str]:
+        hard, used = self.quotas[k].hard, self.used[k]
+        return sorted(name for name, amount in need.items()
+                      if amount and name in hard and used.get(name, 0) + amount > hard[name])  # fmt: skip
+
+    def _add(self, which: Iterable[int], need: Mapping[str, int], sign: int) -> None:
+        for k in which:
+            for name, amount in need.items():
+                if name in self.quotas[k].hard:
+                    self.used[k][name] = self.used[k].get(name, 0) + sign * amount

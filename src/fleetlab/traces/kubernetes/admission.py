@@ -1,0 +1,107 @@
+"""ResourceQuotas, LimitRanges and priority classes, and pods as they were created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import ceil
+
+from fleetlab.core.admission import EXISTS, Container, CreatedPod, LimitItem, LimitRange, NamespaceQuota, Scope
+from fleetlab.core.kubernetes import CPU
+from fleetlab.traces.kubernetes.nodes import amounts
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, words
+
+CPUS = (CPU, "requests.cpu", "limits.cpu")
+SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass")
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def counted(given: dict[str, Fraction]) -> dict[str, int]:
+    """Quantities as the API server compares them: CPU in thousandths of a core."""
+    return {name: ceil(amount * 1000) if name in CPUS else ceil(amount) for name, amount in given.items()}
+
+
+def _about(item: Object) -> tuple[str, str]:
+    about = members(item.get("metadata"), "metadata")
+    namespace, name = (words(about.get(key), f"metadata.{key}") for key in ("namespace", "name"))
+    if not name:
+        msg = "no `metadata.name`"
+        raise MalformedObject(msg)
+    return namespace or "default", name
+
+
+def namespace_quota(item: Object) -> NamespaceQuota:
+    """Read one ResourceQuota; Malformed says what is wrong with it."""
+    spec = members(item.get("spec"), "spec")
+    hard = counted(amounts(spec.get("hard"), "spec.hard"))
+    return NamespaceQuota(*_about(item), hard, tuple(_scopes(spec)))
+
+
+def _scopes(spec: Object) -> Iterable[Scope]:
+    for name in elements(spec.get("scopes"), "spec.scopes"):
+        yield _known(Scope(words(name, "spec.scopes")))
+    where = "spec.scopeSelector.matchExpressions"
+    chosen = members(spec.get("scopeSelector"), "spec.scopeSelector").get("matchExpressions")
+    for item in elements(chosen, where):
+        one = members(item, where)
+        name, operator = (words(one.get(key), f"{where}.{key}") for key in ("scopeName", "operator"))
+        values = tuple(words(value, f"{where}.values") for value in elements(one.get("values"), f"{where}.values"))
+        yield _known(Scope(name, operator or EXISTS, values))
+
+
+def _known(scope: Scope) -> Scope:
+    if scope.name not in SCOPES or scope.operator not in OPERATORS:
+        msg = f"a scope that is not modeled: {scope.name} {scope.operator}"
+        raise MalformedObject(msg)
+    return scope
+
+
+def limit_range(item: Object) -> LimitRange:
+    """Read one LimitRange; of items about volumes nothing is kept."""
+    listed = elements(members(item.get("spec"), "spec").get("limits"), "spec.limits")
+    items = [_item(members(one, "spec.limits")) for one in listed]
+    return LimitRange(*_about(item), tuple(one for one in items if one.kind in ("Container", "Pod")))
+
+
+def _item(one: Object) -> LimitItem:
+    keys = ("min", "max", "default", "defaultRequest")
+    least, most, default, request = (counted(amounts(one.get(key), f"spec.limits.{key}")) for key in keys)
+    ratio = amounts(one.get("maxLimitRequestRatio"), "spec.limits.maxLimitRequestRatio")
+    kind = words(one.get("type"), "spec.limits.type")
+    if kind == "Container":  # what the API server writes into the object itself
+        default = most | default
+        request = least | default | request
+    return LimitItem(kind, least, most, default, request, {name: ceil(share * 1000) for name, share in ratio.items()})
+
+
+def priority_class(item: Object) -> tuple[str, int]:
+    """Read the name and value of one PriorityClass."""
+    value = item.get("value")
+    if not isinstance(value, int) or isinstance(value, bool):
+        msg = "no `value`"
+        raise MalformedObject(msg)
+    return _about(item)[1], value
+
+
+def created_pod(item: Object) -> CreatedPod:
+    """Read a pod as it was created; what is only limited is requested as much."""
+    about, spec = members(item.get("metadata"), "metadata"), members(item.get("spec"), "spec")
+    return CreatedPod(
+        words(about.get("namespace"), "metadata.namespace") or "default",
+        (*_containers(spec, "containers"), *_containers(spec, "initContainers")),
+        words(spec.get("priorityClassName"), "spec.priorityClassName"),
+        spec.get("activeDeadlineSeconds") is not None,
+    )
+
+
+def _containers(spec: Object, key: str) -> Iterable[Container]:
+    where = f"spec.{key}"
+    for item in elements(spec.get(key), where):
+        one = members(item, where)
+        resources = members(one.get("resources"), f"{where}.resources")
+        limits, requests = (
+            counted(amounts(resources.get(what), f"{where}.resources.{what}")) for what in ("limits", "requests")
+        )
+        # A sidecar stays beside the others, though it begins before them.
+        before = key == "initContainers" and one.get("restartPolicy") != "Always"
+        yield Container(limits | requests, limits, before)

@@ -1,0 +1,96 @@
+"""Advice on servers with an arrival rate: one that falls behind has no P99, and is told with its rates."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fleetlab.bench.advise import advise
+from fleetlab.bench.analysis import analyze
+from fleetlab.bench.results.suite import suite_result
+from fleetlab.core import DeviceError
+
+H200 = Path(__file__).parents[3] / "docs" / "measurements"
+OFFERED = 1000  # requests in a window of 5 s
+
+
+def served(made, mode, answered, *, slow=0.005, block=0, lag=1e-5):
+    """A training, and a server that is offered 200 requests a second; `mps@50` limits both."""
+    mode, _, limit = mode.partition("@")
+    share = f"@{limit}" if limit else ""
+    steps = ([0.001] * 49 + [slow]) * 20
+    server = made.tenant(f"serve{share}", answered, step=steps, offered=OFFERED, lag=lag)
+    return made.cell([server, made.tenant(f"train{share}", 50)], mode=mode, stage=f"{mode}{share}", block=block)
+
+
+def test_a_mode_in_which_the_server_falls_behind_is_no_choice_and_is_named(tmp_path, made):
+    cells = [served(made, "time-slicing", 200, slow=0.02), served(made, "mps@50", 200), served(made, "mps", 120, lag=2)]
+    found = advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    rows = {row["mode"]: row for row in found.tables()["choice"].iter_rows(named=True)}
+    assert found.mode == "mps@50"
+    assert rows["mps"]["verdict"] == "falls behind: 120 of 200 requests/s"
+    assert rows["mps"]["value"] is None
+    assert "MPS falls behind: 120 of 200 requests/s" in " ".join(found.findings)
+
+
+def test_the_only_mode_that_keeps_up_is_the_advice(tmp_path, made):
+    cells = [served(made, "time-slicing", 140, lag=2), served(made, "mps", 200)]
+    found = advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    assert (found.mode, found.verdict) == ("mps", "better")
+    assert "MPS, the only mode in which the server keeps up" in found.findings[0]
+
+
+def test_a_late_generator_beside_the_only_mode_that_keeps_up_leaves_it_unknown(tmp_path, made):
+    cells = [served(made, "time-slicing", 140, lag=2), served(made, "mps", 200), served(made, "mps@50", 200, lag=0.01)]
+    found = advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    assert found.verdict == "not known"
+    assert "Not compared: MPS at 50 % (its generator of requests was late)." in found.findings
+
+
+def test_a_block_in_which_it_falls_behind_is_not_left_out_for_its_late_generator(tmp_path, made):
+    """The generator waits in the server's process: the better block alone would be a choice of the data."""
+    cells = [served(made, "time-slicing", 200, slow=0.02), served(made, "mps", 200, block=0)]
+    cells.append(served(made, "mps", 150, block=1, lag=1))
+    found = advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    assert (found.mode, found.verdict) == ("time-slicing", "better")
+
+
+def test_a_server_that_keeps_up_in_no_mode_is_told_with_its_rates(tmp_path, made):
+    cells = [served(made, "time-slicing", 140, lag=2), served(made, "mps", 120, lag=2)]
+    with pytest.raises(DeviceError, match="keeps up in no mode") as caught:
+        advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    assert "time slicing falls behind: 140 of 200 requests/s; MPS falls behind: 120 of 200" in str(caught.value)
+
+
+def test_a_server_of_the_h200_at_800_requests_per_second_keeps_up_in_one_mode():
+    found = advise(H200 / "h200", mix="resnet-train, serve-800", goal="p99")
+    assert (found.mode, found.verdict) == ("mps@50", "better")
+    behind = found.tables()["choice"].filter(pl.col("verdict").str.starts_with("falls behind"))
+    assert set(behind["mode"]) == {"time-slicing", "mps", "mps!1"}
+
+
+def test_what_is_shown_comes_before_what_is_not_known(tmp_path, made):
+    """How requests wait in groups was not recorded under MPS, so that its P99 has no interval."""
+    cells = [
+        served(made, mode, 200, slow=slow) for mode, slow in (("time-slicing", 0.02), ("mps@50", 0.005), ("mps", 0.01))
+    ]
+    del cells[2]["tenants"][0]["clumps"]
+    found = advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    shown, _, unknown = found.findings[0].partition("; not known against ")
+    assert shown.startswith("train, serve, P99 of requests: MPS at 50 %, 75.0 % (")
+    assert unknown.startswith("MPS: it is ahead, but the P99 has no interval")
+
+
+def test_the_analysis_tells_servers_that_fall_behind_from_late_generators(tmp_path, made):
+    cells = [served(made, "time-slicing", 200, lag=0.01), served(made, "mps", 120, lag=2)]
+    found = analyze(made.suite(tmp_path, cells))
+    (behind,) = [note for note in found.notes if "does not keep up" in note]
+    (late,) = [note for note in found.notes if "P99 lag was above 1 ms" in note]
+    assert "under MPS falls behind: 120 of 200 requests/s" in behind
+    assert late.endswith("serve beside train under time slicing")
+
+
+def test_a_server_that_falls_behind_is_not_a_failed_check_of_the_generator(tmp_path, made):
+    shown = suite_result(made.suite(tmp_path, [served(made, "mps", 120, lag=2)])).tables()
+    assert shown["serving"]["keeps_up"].to_list() == [False]
+    assert shown["checks"].filter(pl.col("check").str.contains("generator lag"))["failed"].to_list() == [0]
