@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from docs import rooms_picture, week_picture
+from docs import concept_pictures, rooms_picture, week_picture
 
 import fleetlab
 
@@ -203,6 +203,11 @@ def week(_: Camera) -> bytes:
     return week_picture.draw().encode()
 
 
+def concept(name: str) -> Callable[[Camera], bytes]:
+    """The figure of a concept."""
+    return lambda _: concept_pictures.DRAWINGS[name]().encode()
+
+
 def rooms(_: Camera) -> bytes:
     """The rooms of the package, and one job's way."""
     return rooms_picture.draw().encode()
@@ -211,6 +216,7 @@ def rooms(_: Camera) -> bytes:
 PICTURES: dict[str, Callable[[Camera], bytes]] = {
     "week.svg": week,
     "rooms.svg": rooms,
+    **{f"concept-{name}.svg": concept(name) for name in concept_pictures.DRAWINGS},
     "report.png": report,
     "report-dark.png": report_dark,
     "report-phone.png": report_phone,

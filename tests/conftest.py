@@ -74,6 +74,11 @@ FIRST = [
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
+def pytest_addoption(parser):
+    """Let the guides be written anew."""
+    parser.addoption("--update", action="store_true", help="write what commands print now into the guides")
+
+
 def pytest_collection_finish():
     """From here on garbage is collected, but not among modules and tests."""
     gc.freeze()

@@ -1,30 +1,24 @@
-"""Every example in the guides runs, and prints what the guide says."""
+"""Every example in the guides runs, and prints what the guide says.
+
+`pytest tests/test_docs.py --update -k first-trace` writes what it prints now into the guide: look at the change.
+"""
 
 import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from .guide_outputs import fits, lines, refilled, steps
+
 ROOT = Path(__file__).parents[1]
-GUIDES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def steps(text):
-    """What a guide has one do, in order: ("file", name, text), ("shell", command, output) or ("python", code, "")."""
-    for kind, name, body in FENCE.findall(text):
-        if name:
-            yield "file", name, body
-        elif kind == "console":
-            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-                command, _, output = part.partition("\n")
-                yield "shell", command, output
-        elif kind == "python":
-            yield "python", body, ""
+FOLDERS = (".", "start", "concepts", "reference")  # those of contribute have tests of their own
+GUIDES = [ROOT / "README.md", *(p for name in FOLDERS for p in sorted((ROOT / "docs" / name).glob("*.md")))]
 
 
 @pytest.fixture(scope="module")
@@ -73,29 +67,49 @@ def here(tmp_path, cache, monkeypatch, command):
             del sys.modules[name]  # another guide may have another of that name
 
 
-def fits(told, found):
-    """Is this what the guide says? A line of `...` stands for any lines, `…` inside one for any words."""
-    if not told or not found:
-        return not found and all(line == "..." for line in told)
-    if told[0] == "...":
-        return fits(told[1:], found) or fits(told, found[1:])
-    return bool(re.fullmatch(re.escape(told[0]).replace("…", ".*"), found[0])) and fits(told[1:], found[1:])
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_guide_does_what_it_says(guide, tmp_path, cache, here, pytestconfig):
+    text, changes = guide.read_text("utf-8"), []
+    for step in steps(text):
+        if step.kind == "file":
+            (tmp_path / step.text).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / step.text).write_text(step.body, "utf-8")
+        elif not step.text.startswith(("git ", "make ", "cd ", "pip ")):
+            found = outcome(step, tmp_path, cache, here)
+            changes.append((step, found))
+            fine = not step.body.strip() or fits(lines(step.body), lines(found), varies=step.varies)
+            assert fine or pytestconfig.getoption("update"), f"{step.text}\n{found}"
+    if pytestconfig.getoption("update"):
+        guide.write_text(updated(text, changes), "utf-8")
 
 
-def lines(text):
-    return [line.rstrip() for line in text.strip("\n").split("\n")]
+def outcome(step, folder, cache, here):
+    """Do a step, and return what it printed."""
+    if step.kind == "python":
+        with redirect_stdout(StringIO()) as printed:
+            exec(compile(step.text, "<string>", "exec"), {"__name__": "__main__"})
+        return printed.getvalue()
+    return here(*plain(step.text)) if plain(step.text) else run(["bash", "-c", step.text], folder, cache)
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda p: p.name)
-def test_a_guide_does_what_it_says(guide, tmp_path, cache, here):
-    for kind, what, text in steps(guide.read_text("utf-8")):
-        if kind == "file":
-            (tmp_path / what).write_text(text, "utf-8")
-        elif kind == "python":
-            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
-        elif not what.startswith(("git ", "make ", "cd ", "pip ")):
-            found = here(*plain(what)) if plain(what) else run(["bash", "-c", what], tmp_path, cache)
-            assert not text.strip() or fits(lines(text), lines(found)), f"{what}\n{found}"
+def updated(text, changes):
+    """Return a guide with what its commands print now; what it shows nothing of stays so."""
+    for step, found in reversed(changes):
+        if step.body.strip() and not fits(lines(step.body), lines(found), varies=step.varies):
+            begin, end = step.span
+            text = text[:begin] + "\n".join(refilled(lines(step.body), lines(found))) + "\n" + text[end:]
+    return text
+
+
+def test_no_guide_leaves_out_what_a_command_prints_without_saying_how_much():
+    shown = [
+        (guide.name, line)
+        for guide in GUIDES
+        for step in steps(guide.read_text("utf-8"))
+        for line in lines(step.body)
+        if step.kind != "file"
+    ]
+    assert [(name, line) for name, line in shown if "…" in line or line.strip() == "..."] == []
 
 
 def test_the_guides_have_examples():

@@ -1,6 +1,7 @@
 // What scrolls sideways can be reached with the keyboard: code and tables that are wider than the screen.
 function reachable() {
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code, .notebook-output")) {
+  const boxes = ".md-typeset__scrollwrap, .md-typeset pre > code, .md-typeset p:has(> img), .notebook-output";
+  for (const box of document.querySelectorAll(boxes)) {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
   }

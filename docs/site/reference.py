@@ -16,8 +16,8 @@ import fleetlab
 POLICIES = ("order", "placement", "check_order", "check_placement", "check_forecaster")
 PAGE = "reference/python/{}.md"
 INTRODUCTIONS = {
-    "verbs": "Functions that take a trace or a scenario and return a result. `fleetlab NAME` on the command line is the function "
-    "of that name. `**words` are [the words of a scenario](../words.md), the same for every verb.",
+    "verbs": "Functions that take a trace or a scenario and return a result. `fleetlab NAME` on the command line "
+    "is the function of that name. `**words` are [the words of a scenario](../words.md), the same for every verb.",
     "nouns": "What verbs take and return.",
     "policies": "Policies of your own, and what checks them. The guide: [write a policy](../../write-a-policy.md).",
     "results": "What each verb returns, beside the fields and methods that every `Result` has.",

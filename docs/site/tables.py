@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fleetlab.core import catalog
+from fleetlab.core.catalog import columns
+from fleetlab.core.catalog.result_columns import RESULTS
 from fleetlab.core.words import WORDS
 
 NOUNS = {"policy": "Policy", "scenario": "Scenario", "data": "Data"}
@@ -14,11 +16,24 @@ CATALOGS = (
     ("Rules of queues", catalog.QUEUE_RULES), ("Metrics", catalog.METRICS), ("Wait reasons", catalog.REASONS),
     ("Holders", catalog.HOLDERS), ("Resources", catalog.RESOURCES),
 )  # fmt: skip
+COLUMNS = {
+    "Jobs": ("`Workload.frame`, `workload.parquet`: one row per job.", columns.JOBS),
+    "Nodes": ("`Cluster.frame`, `cluster.parquet`: one row per node.", columns.NODES),
+    "Instances": ("`Trace.placements`, `placements.parquet`: where the log saw each instance run.", columns.INSTANCES),
+    "Rejects": ("`Trace.rejects`: rows of the log that could not be kept.", columns.REJECTS),
+    "Counts": ("`Trace.counts`: every row is kept or rejected.", columns.COUNTS),
+    "Schedule": ("`SimResult.jobs`, `SimResult.schedule()`, `simulate --out`: one row per job.", columns.SCHEDULE),
+    "Results": ("Tables of `simulate`, `compare`, `diagnose`, `explain`, `capacity`, `eta` and `pack`.", RESULTS),
+}
 
 
 def pages() -> dict[str, str]:
     """Return the pages of words and names."""
-    return {"reference/words.md": words_page(), "reference/names.md": names_page()}
+    return {
+        "reference/words.md": words_page(),
+        "reference/names.md": names_page(),
+        "reference/columns.md": columns_page(),
+    }
 
 
 def words_page() -> str:
@@ -43,6 +58,19 @@ def names_page() -> str:
     ]
     for title, entries in CATALOGS:
         parts += [f"## {title}", table(("name", "meaning"), [(f"`{e.name}`", e.meaning) for e in entries])]
+    return "\n\n".join(parts) + "\n"
+
+
+def columns_page() -> str:
+    """Return what each column means, table by table."""
+    parts = [
+        "# Columns",
+        "Times are seconds, amounts whole numbers. Files of a trace are in [file formats](formats.md). In tables of "
+        "results, `X low` and `X high` are the 95 % interval of `X`, and `X change` is its difference to the baseline.",
+    ]
+    for title, (where, entries) in COLUMNS.items():
+        rows = [(f"`{c.name}`", c.unit, c.meaning) for c in entries]
+        parts += [f"## {title}", where, table(("column", "unit", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -39,6 +39,8 @@ class KaiQueue:
     priority: int = 100
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # by resource: cpu, memory, nvidia.com/gpu
     created: float = 0.0
+    preempt_min_runtime: float | None = None  # seconds before its groups may be preempted; None: as the queue above
+    reclaim_min_runtime: float | None = None  # seconds before others may reclaim from its groups
 
     def quota(self, resource: str) -> Quota:
         """Its part of a resource."""
@@ -63,6 +65,9 @@ class Kai:
     half_life: float | None = None  # seconds after which usage counts half
     window: float = 7 * 86400.0  # seconds that usage is counted for
     saturation_multiplier: float = 1.0
+    preempt_min_runtime: float = 0.0  # where no queue says otherwise
+    reclaim_min_runtime: float = 0.0
+    consolidation_preemptees: int = 16  # groups that consolidation looks at, and one more; -1: all, 0: it moves none
     consolidating_reclaim: bool = True  # whether a victim that finds another place is no victim
 
     def __post_init__(self) -> None:

@@ -36,6 +36,7 @@ from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.measures import Measures, blocks_of, per_day
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.schedulers import instance_notes
+from fleetlab.sim.site_notes import site_notes
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Replicates
@@ -782,7 +783,7 @@ def _site_notes(scenario: Scenario | None, cluster: Cluster) -> list[str]:
         own = scenario.trace.scheduler
         return [] if own is None else [WITHOUT_SITE if isinstance(own, Slurm) else f"{own.title} is not simulated"]
     if scenario.slurm is None:
-        return instance_notes(scenario)
+        return [*instance_notes(scenario), *site_notes(scenario)]
     there = set(cluster.frame["partitions"].explode())
     without = sorted(part.name for part in scenario.slurm.partitions if part.name not in there)
     if not without:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetlab.core.catalog.reasons import MOST_EVICTIONS
 from fleetlab.core.kai import GPU, Kai, KaiQueue, Quota
 from fleetlab.core.kubernetes import SchedulingNode, SchedulingPod
 from fleetlab.core.pod_groups import PodGroup
@@ -110,6 +111,43 @@ def test_a_group_that_ends_while_it_would_be_leaving_is_done():
         kai_site([4], queues, timing), [group("low", "a", 4), group("high", "b", 4)], [0.0, 10.0], [15.0, 20.0], seed=1
     )
     assert (found.end, found.evictions) == ([15.0, 35.0], [0, 0])
+
+
+def test_a_group_is_not_reclaimed_from_before_its_least_run_time():
+    queues = [kai_queue("a", 0, reclaim_min_runtime=60.0), kai_queue("b", 4)]
+    groups = [group("low", "a", 4), group("high", "b", 4)]
+    found = kai.play(kai_site([4], queues), groups, [0.0, 10.0], [100.0, 20.0], seed=1)
+    assert (found.start[1], found.end) == (60.0, [180.0, 80.0])
+
+
+def test_an_elastic_group_gives_up_what_it_does_not_need_at_any_time():
+    """Two of its four pods are reclaimed from at once; none of the two that it needs, before its least run time."""
+    queues = [kai_queue("a", 0, reclaim_min_runtime=60.0), kai_queue("b", 4)]
+    groups = [group("elastic", "a", 1, pods=4, least=2), group("b1", "b", 2), group("b2", "b", 2)]
+    found = kai.play(kai_site([4], queues), groups, [0.0, 10.0, 10.0], [200.0, 100.0, 100.0], seed=1)
+    assert sorted(found.start[1:]) == [10.0, 60.0]
+
+
+def test_a_group_that_is_evicted_again_and_again_is_taken_out_and_others_end():
+    """Without a plugin that says who may be reclaimed from, two queues take the same node from each other."""
+    queues = [VolcanoQueue("a"), VolcanoQueue("b")]
+    groups = [group("a", "a", 3), group("b", "b", 3), group("c", "a", 1)]
+    site = volcano_site(
+        [4], queues, tiers=((Plugin("gang", disabled=frozenset({"reclaimable"})), Plugin("conformance")),)
+    )
+    found = volcano.play(site, groups, [0.0, 0.0, 0.0], [50.0, 50.0, 5000.0], seed=1)
+    assert found.withdrawn
+    assert found.evictions[min(found.withdrawn)] == MOST_EVICTIONS
+    assert not any(math.isinf(end) for k, end in enumerate(found.end) if k not in found.withdrawn)
+
+
+def test_what_ran_while_nobody_waited_counts_as_usage():
+    """Queue a alone ran for half of the window: its fair share is 1 of 4 GPUs, and that of b 3."""
+    queues = [kai_queue("a", 0), kai_queue("b", 0)]
+    groups = [group("a0", "a", 4), group("a1", "a", 4), group("b0", "b", 4)]
+    site = kai_site([4], queues, k_value=1.0, window=2000.0)
+    found = kai.play(site, groups, [0.0, 1000.0, 1000.0], [1000.0, 100.0, 100.0], seed=1)
+    assert found.start == [0.0, 1100.0, 1000.0]
 
 
 def test_an_elastic_group_gives_up_what_it_does_not_need():

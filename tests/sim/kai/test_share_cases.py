@@ -11,10 +11,11 @@ limit     capacity_policy/max_allowed_check_test.go
 import pytest
 from tests.sim.kai.kai_cases import share, state
 
-from fleetlab.core.kai import GPU
+from fleetlab.core.kai import GPU, Kai, KaiQueue
+from fleetlab.sim.kai.min_runtime import MinRuntime
 from fleetlab.sim.kai.orders import compare_queues
 from fleetlab.sim.kai.reclaim_rules import can_reclaim, fits_strategy, may_reclaim
-from fleetlab.sim.kai.session import _is_over
+from fleetlab.sim.kai.session import is_over
 from fleetlab.sim.kai.shares import divide, divide_over_quota
 
 # -- division --------------------------------------------------------------------------------------------------------
@@ -428,4 +429,43 @@ def test_a_limit_holds_as_in_kai(name, limit, allocated, asked, expected):
     for k, resource in enumerate(names):
         one.shares[resource] = share(limit=limit[k], allocated=allocated[k])
     given = {resource: asked[k] for k, resource in enumerate(names) if asked[k]}
-    assert _is_over(one, given, fixed=False) == expected
+    assert is_over(one, given, fixed=False) == expected
+
+
+# -- the least run time: pkg/scheduler/plugins/minruntime/resolver_test.go, createTestQueues ---------------------------
+
+LEAST = Kai(
+    (
+        KaiQueue("dev", preempt_min_runtime=5.0, reclaim_min_runtime=10.0),
+        KaiQueue("prod", preempt_min_runtime=20.0, reclaim_min_runtime=30.0),
+        KaiQueue("research", preempt_min_runtime=4.0, reclaim_min_runtime=6.0),
+        KaiQueue("dev-team1", "dev", reclaim_min_runtime=8.0),
+        KaiQueue("dev-team2", "dev", preempt_min_runtime=3.0),
+        KaiQueue("prod-team1", "prod", reclaim_min_runtime=25.0),
+        KaiQueue("prod-team2", "prod", preempt_min_runtime=15.0, reclaim_min_runtime=35.0),
+        KaiQueue("research-project", "research", preempt_min_runtime=7.0, reclaim_min_runtime=9.0),
+        KaiQueue("no-reclaim"),
+        KaiQueue("leaf", "no-reclaim"),
+    ),
+    preempt_min_runtime=2.0,
+    reclaim_min_runtime=1.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("taker", "giver", "seconds"),
+    [
+        ("prod-team2", "prod-team2", 15.0),  # within a queue: its own
+        ("prod-team1", "prod-team1", 20.0),  # that of its parent
+        ("dev-team1", "dev-team1", 5.0),
+        ("leaf", "leaf", 2.0),  # the default
+        ("dev-team1", "prod-team2", 30.0),  # between top-level queues: that of the victim's
+        ("dev-team2", "dev-team1", 8.0),  # next to each other: the victim's own
+        ("prod-team1", "prod-team2", 35.0),
+        ("dev-team1", "dev-team2", 10.0),  # not set: the queue above
+        ("dev-team1", "research-project", 6.0),
+        ("dev-team1", "leaf", 1.0),
+    ],
+)
+def test_the_least_run_time_is_that_of_the_queue_where_two_part(taker, giver, seconds):
+    assert MinRuntime(LEAST).against(taker, giver) == seconds

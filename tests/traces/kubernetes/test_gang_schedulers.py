@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from fleetlab import Cluster, Scenario, Workload, simulate
-from fleetlab.core import PolicyError, TraceError
+from fleetlab.core import TraceError
+from fleetlab.core.catalog.reasons import ABOVE_GANG_QUEUE, NO_GANG_QUEUE
 from fleetlab.core.kai import GPU, Kai, Quota
 from fleetlab.core.schedulers import scheduler_of, scheduler_values
 from fleetlab.core.volcano import Plugin, Volcano
@@ -62,7 +63,10 @@ spec: {parentQueue: "", resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: 
 apiVersion: kai.scheduler/v1
 kind: SchedulingShard
 metadata: {name: default}
-spec: {kValue: 0.5, usageDBConfig: {usageParams: {halfLifePeriod: 10m, windowSize: 1w}}}
+spec:
+  kValue: 0.5
+  usageDBConfig: {usageParams: {halfLifePeriod: 10m, windowSize: 1w}}
+  args: {reclaimMinRuntime: 1m30s, maxNumberConsolidationPreemptees: 4}
 """
 
 
@@ -93,6 +97,11 @@ def test_kais_queues_and_settings_are_read(kai):
     found = read_scheduler(kai)
     assert isinstance(found, Kai)
     assert (found.k_value, found.half_life, found.window) == (0.5, 600.0, 604_800.0)
+
+
+def test_the_least_run_times_of_kai_and_whom_it_moves_are_read(kai):
+    found = read_scheduler(kai)
+    assert (found.reclaim_min_runtime, found.preempt_min_runtime, found.consolidation_preemptees) == (90.0, 0.0, 4)
     assert found.queues[0].quota(GPU) == Quota(2.0, 6.0, 3.0)
     assert found.queues[0].quota("memory") == Quota(4096e6, -1.0, 1.0)
     assert found.queues[1].quota(GPU) == Quota(0.0, -1.0, 0.0)
@@ -137,15 +146,39 @@ def test_the_instances_of_a_job_start_together(scheduler):
 def test_a_job_waits_in_the_queue_that_its_columns_name(kai):
     work = jobs(submit=[0.0, 0.0], runtime=[10.0, 10.0], gpu_milli=[8000, 8000], user=["team", "other"])
     result = simulate(work, Cluster.uniform(2, 8), scheduler=kai)
-    assert result.jobs.sort("job")["status"].to_list() == ["waiting", "done"]  # team may have 6 GPUs at most
+    assert result.jobs["status"].to_list() == ["done"]
+    assert result.refused["reason"].to_list() == [ABOVE_GANG_QUEUE]  # team may have 6 GPUs at most
 
 
-def test_jobs_that_name_no_queue_are_refused(tmp_path):
+def test_jobs_that_name_no_queue_are_left_out_and_others_are_simulated(tmp_path):
     path = tmp_path / "queues.json"
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "spec": {}}
     path.write_text(json.dumps({"items": [queue | {"metadata": {"name": name}} for name in "ab"]}))
-    with pytest.raises(PolicyError, match="name no queue of Volcano"):
-        simulate("builtin:10", scheduler=path)
+    work = jobs(submit=[0.0, 0.0], runtime=[10.0, 10.0], gpu_milli=[8000, 8000], user=["a", "elsewhere"])
+    result = simulate(work, Cluster.uniform(2, 8), scheduler=path)
+    assert (result.jobs["status"].to_list(), result.refused["reason"].to_list()) == (["done"], [NO_GANG_QUEUE])
+
+
+@pytest.mark.parametrize(
+    ("conf", "note"),
+    [
+        ("", "`deserved` of a is without effect"),
+        ("actions: allocate\ntiers: [{plugins: [{name: gang}, {name: pdb}]}]", "names it: pdb"),
+        ("actions: allocate\ntiers: [{plugins: [{name: capacity}]}]", "deserved adds up to 40 GPUs"),
+        ("", "no job comes to 1 Queue: b"),
+    ],
+)  # fmt: skip
+def test_a_note_says_what_of_the_queues_does_not_hold(tmp_path, conf, note):
+    path = tmp_path / "queues.json"
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    queues = [
+        queue | {"metadata": {"name": name}, "spec": {"deserved": {GPU: gpus}} if gpus else {}}
+        for name, gpus in (("a", 40), ("b", 0))
+    ]
+    settings = {"kind": "ConfigMap", "data": {"volcano-scheduler.conf": conf}}
+    path.write_text(json.dumps({"items": [*queues, *([settings] if conf else [])]}))
+    work = jobs(submit=[0.0], runtime=[10.0], gpu_milli=[8000], user=["a"])
+    assert any(note in one for one in simulate(work, Cluster.uniform(2, 8), scheduler=path).notes)
 
 
 def test_a_job_that_is_reclaimed_from_begins_anew(tmp_path):
@@ -201,3 +234,10 @@ def test_read_kubernetes_takes_queues_and_pod_groups_beside_pods(tmp_path):
     trace = read(tmp_path / "site.json", "kubernetes")
     assert trace.scheduler == Kai((read_queue(queue),))
     assert trace.counts["rejected"].sum() == 0
+
+
+def test_an_error_names_the_queue_that_it_is_about(tmp_path):
+    path = tmp_path / "queues.yaml"
+    path.write_text(VOLCANO.replace("weight: 3", "weight: many"))
+    with pytest.raises(TraceError, match=r"Queue research: `spec\.weight`"):
+        read_scheduler(path)

@@ -42,8 +42,16 @@ ABOVE_CLUSTER_QUEUE = (
 )
 ABOVE_NAMESPACE_QUOTA = "refused: more than a ResourceQuota of its namespace, or without what the quota wants said"
 OUTSIDE_LIMIT_RANGE = "refused: outside of the bounds of a LimitRange of its namespace"
+NO_GANG_QUEUE = "never starts: it names no Queue of the scheduler that takes jobs"
+CLOSED_GANG_QUEUE = "never starts: its Queue is closed"
+ABOVE_GANG_QUEUE = "never starts: its gang requests more than its Queue, or one above it, may ever hold"
+OVER_GANG_QUOTA = "never starts: it is not preemptible, and above the quota of its Queue, or of one above that"
+# Why a job is left out of a simulation: a scheduler never lets it end.
+MOST_EVICTIONS = 100
+EVICTED_WITHOUT_END = f"never ends: it began anew {MOST_EVICTIONS} times, as jobs evict each other without end"
 REFUSALS = (
     "", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION, NO_QUEUE, ABOVE_CLUSTER_QUEUE, ABOVE_NAMESPACE_QUOTA, OUTSIDE_LIMIT_RANGE,
+    NO_GANG_QUEUE, CLOSED_GANG_QUEUE, ABOVE_GANG_QUEUE, OVER_GANG_QUOTA, EVICTED_WITHOUT_END,
 )  # fmt: skip  # by number
 
 # At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
@@ -51,7 +59,7 @@ REASONS = Catalog(
     "wait reason",
     (
         WaitReason("not_eligible", "it may not start: dependency, begin time, hold or requeue", "rule", "Dependency"),
-        WaitReason("quota", "its user, queue or QOS has reached its quota or a limit", "rule", "QOSMaxGRESPerUser"),
+        WaitReason("quota", "its user, queue or account has reached its quota or a limit", "rule", "QOSMaxGRESPerUser"),
         WaitReason("node_down", "too few nodes that it may use are up, even if they were empty", "rule",
                    "ReqNodeNotAvail"),
         _missing("gpu", "too few free GPUs in the cluster"),

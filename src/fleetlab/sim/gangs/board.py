@@ -5,11 +5,12 @@ A scheduler tries: it evicts, promises and binds, looks whether the gang is comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from fleetlab.core.kubernetes import SchedulingNode
+from fleetlab.sim.gangs.tally import Parts, Tally
 from fleetlab.sim.gangs.tasks import CHARGED, ON_NODE, OUR_OWN, Job, Status, Task
 from fleetlab.sim.kubernetes.filters import resolvable, spread_allows
 from fleetlab.sim.kubernetes.state import Bools, Cache, Ints
@@ -24,24 +25,34 @@ class Board:
     def __init__(self, nodes: Sequence[SchedulingNode], jobs: Iterable[Job]) -> None:
         self.jobs = list(jobs)
         self.cache = Cache(nodes)
-        self.leaving: dict[str, Ints] = {}
-        self.promised: dict[str, Ints] = {}
+        self.coming: dict[str, Ints] = {}  # what those that leave give back, less what is promised to others
+        self.moves = 0  # how many decisions and events there were
         self.listeners: list[Listener] = []
         self.kept: list[tuple[Task, Status]] = []  # decisions that were committed, in order
         self._journal: list[tuple[Task, Status, int]] = []
         self._touched: dict[Task, None] = {}
         self._on_node: list[dict[str, Task]] = [{} for _ in self.cache.nodes]
-        for task in (task for job in self.jobs for task in job.tasks):
-            if task.status in ON_NODE:
+        self._running: dict[str, dict[str, Ints]] = {}  # what pods that run hold on each node, by their queue
+        self._allowed: dict[object, Bools] = {}
+        self._waiting: dict[Job, None] = {}  # groups of which pods may wait
+        self._changed: dict[Job, bool] = {}  # since queues were added up, and whether they are still there
+        self._tally: Tally | None = None
+        self._total: dict[str, float] = {}
+        for job in self.jobs:
+            self._note(job)
+            for task in job.tasks:
+                self._count(task, 1)
                 self._appear(task)
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
     @property
     def total(self) -> dict[str, float]:
-        """What all nodes have together."""
+        """What all nodes have together; a resource that no node has is known once a pod asks for it."""
         known = [name for name in self.cache.allocatable if name != COUNT and not name.startswith(OUR_OWN)]
-        return {name: float(self.cache.allocatable[name].sum()) for name in known}
+        if len(self._total) < len(known):
+            self._total = {name: float(self.cache.allocatable[name].sum()) for name in known}
+        return self._total
 
     def on(self, node: int) -> list[Task]:
         """The pods on a node, by name."""
@@ -49,7 +60,13 @@ class Board:
 
     def allowed(self, task: Task) -> Bools:
         """Nodes that a pod's selectors, tolerations and spread constraints allow."""
-        found: Bools = resolvable(self.cache, task.pod) & spread_allows(self.cache, task.pod)
+        pod = task.pod
+        key = (pod.selector, pod.required, pod.tolerations)
+        if key not in self._allowed:
+            self._allowed[key] = resolvable(self.cache, pod)
+        if not pod.spread:
+            return self._allowed[key]
+        found: Bools = self._allowed[key] & spread_allows(self.cache, pod)
         return found
 
     def fits_now(self, task: Task) -> Bools:
@@ -59,25 +76,62 @@ class Board:
 
     def fits_later(self, task: Task, without: Iterable[Task] = ()) -> Bools:
         """Nodes with room once those that leave have left, and others too."""
-        gone: dict[str, Ints] = {}
-        for other in without:
-            self._count(gone, other, 1)
-        names = {*self.leaving, *self.promised, *gone}
-        zero = np.zeros(len(self.cache.nodes), np.int64)
-        extra = {n: self.leaving.get(n, zero) - self.promised.get(n, zero) + gone.get(n, zero) for n in names}
-        return self._room(task, extra)
+        return self._room(task, self.coming, self._sum(without))
 
-    def _room(self, task: Task, extra: dict[str, Ints]) -> Bools:
-        cache = self.cache
-        fits: Bools = np.ones(len(cache.nodes), np.bool_)
+    def fits_without(self, task: Task, queue: str, *, others: bool = False) -> Bools:
+        """Nodes that would have room without any running pod of a queue, or of all other queues."""
+        if not others:
+            return self._room(task, self.coming, self._running.get(queue, {}))
+        return self._room(task, self.coming, *(held for name, held in self._running.items() if name != queue))
+
+    def fits_on(self, node: int, task: Task, without: Iterable[Task] = ()) -> bool:
+        """Whether a node has room once those that leave have left, and others on it too."""
+        cache, gone = self.cache, [other for other in without if other.node == node]
         if COUNT in cache.allocatable:
-            fits = cache.count + 1 <= cache.allocatable[COUNT] + extra.get(COUNT, 0)
+            room = cache.allocatable[COUNT][node] - cache.count[node] + self._coming_on(COUNT, node) + len(gone)
+            if room < 1:
+                return False
         for name, amount in task.pod.requests.items():
             if amount and name not in cache.allocatable:
-                return np.zeros(len(cache.nodes), np.bool_)
+                return False
             if amount:
-                fits = fits & (cache.requested[name] + amount <= cache.allocatable[name] + extra.get(name, 0))
+                room = cache.allocatable[name][node] - cache.requested[name][node] + self._coming_on(name, node)
+                if amount > room + sum(other.pod.requests.get(name, 0) for other in gone):
+                    return False
+        return True
+
+    def _coming_on(self, name: str, node: int) -> int:
+        coming = self.coming.get(name)
+        return 0 if coming is None else int(coming[node])
+
+    def _room(self, task: Task, *extras: Mapping[str, Ints]) -> Bools:
+        cache = self.cache
+        fits: Bools = np.ones(len(cache.nodes), np.bool_)
+        asked = [(name, amount) for name, amount in task.pod.requests.items() if amount]
+        for name, amount in [*([(COUNT, 1)] if COUNT in cache.allocatable else []), *asked]:
+            if name not in cache.allocatable:
+                return np.zeros(len(cache.nodes), np.bool_)
+            room = cache.allocatable[name] - (cache.count if name == COUNT else cache.requested[name])
+            for extra in extras:
+                if name in extra:
+                    room += extra[name]
+            fits &= room >= amount
         return fits
+
+    def waiting(self) -> list[Job]:
+        """Groups with pods that wait."""
+        found = [job for job in self._waiting if job.pending]
+        if len(found) < len(self._waiting):
+            self._waiting = dict.fromkeys(found)
+        return found
+
+    def sums(self, parts: Parts) -> dict[str, tuple[dict[str, float], ...]]:
+        """What the groups of each queue have together, by `parts` of a group; always asked with the same parts."""
+        if self._tally is None:
+            self._tally = Tally(parts)
+        self._tally.update(self._changed)
+        self._changed.clear()
+        return self._tally.sums
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -105,14 +159,13 @@ class Board:
         """What stands for a pod that leaves, where it is to run next."""
         other = Task(task.pod, task.job, stands_for=task)
         task.job.tasks.append(other)
-        task.job.changed()
+        self._note(task.job)
         return other
 
-    @staticmethod
-    def forget(task: Task) -> None:
+    def forget(self, task: Task) -> None:
         """Take back what stands for a pod."""
         task.job.tasks.remove(task)
-        task.job.changed()
+        self._note(task.job)
 
     def commit(self, mark: int) -> None:
         """Keep what was decided since."""
@@ -145,13 +198,13 @@ class Board:
         kept = dict(self.kept)
         self.kept.clear()
         self._journal.clear()
-        bound = [task for task in self._touched if task.status is Status.BOUND and kept.get(task) is Status.BOUND]
+        bound = {task: None for task in self._touched if task.status is kept.get(task) is Status.BOUND}
         gone = [task for task in self._touched if task.status is Status.RELEASING]
         emptied = {task.node for task in gone}
         for task in self._touched:
             self._settle(task, is_bound=task in bound, is_nominated=task in kept and task.node in emptied)
         self._touched.clear()
-        return bound, gone
+        return list(bound), gone
 
     def _settle(self, task: Task, *, is_bound: bool, is_nominated: bool) -> None:
         if is_bound:
@@ -165,6 +218,28 @@ class Board:
         if task.stands_for is not None and task in task.job.tasks:
             self.forget(task)
 
+    def arrive(self, job: Job) -> None:
+        """Let a group wait."""
+        self.jobs.append(job)
+        self._note(job)
+
+    def end(self, job: Job) -> None:
+        """Take a group away whose pods have left."""
+        self.jobs.remove(job)
+        self._changed[job] = False
+        self._waiting.pop(job, None)
+
+    def come_back(self, job: Job) -> None:
+        """Let pods wait that are new in place of those that have gone."""
+        for task in job.those(Status.ABSENT):
+            task.status = Status.PENDING
+        self._note(job)
+
+    def admit(self, job: Job, *, admitted: bool = True) -> None:
+        """Admit a group to the queue, or take that back."""
+        job.admitted = admitted
+        self._note(job)
+
     def release(self, task: Task) -> None:
         """Ask a pod to go that no decision of the scheduler did."""
         self._move(task, Status.RELEASING, task.node)
@@ -175,33 +250,50 @@ class Board:
 
     def _move(self, task: Task, status: Status, node: int) -> None:
         charged = task.status in CHARGED
-        self._disappear(task)
+        stays = node == task.node and task.status in ON_NODE and status in ON_NODE
+        self.moves += 1
+        self._count(task, -1)
+        if not stays:
+            self._disappear(task)
         task.status, task.node = status, node
-        task.job.changed()
-        self._appear(task)
+        self._note(task.job)
+        self._count(task, 1)
+        if not stays:
+            self._appear(task)
         if change := (status in CHARGED) - charged:
             for listener in self.listeners:
                 listener(task, change)
+
+    def _note(self, job: Job) -> None:
+        job.changed()
+        self._changed[job] = True
+        self._waiting[job] = None
 
     def _appear(self, task: Task) -> None:
         if task.status in ON_NODE:
             self.cache.add(task.pod, task.node)
             self._on_node[task.node][task.pod.name] = task
-        if task.status is Status.RELEASING:
-            self._count(self.leaving, task, 1)
-        if task.status is Status.PIPELINED:
-            self._count(self.promised, task, 1)
 
     def _disappear(self, task: Task) -> None:
         if task.status in ON_NODE:
             self.cache.remove(task.pod.name)
             del self._on_node[task.node][task.pod.name]
-        if task.status is Status.RELEASING:
-            self._count(self.leaving, task, -1)
-        if task.status is Status.PIPELINED:
-            self._count(self.promised, task, -1)
 
-    def _count(self, sums: dict[str, Ints], task: Task, sign: int) -> None:
+    def _count(self, task: Task, sign: int) -> None:
+        if task.status is Status.RELEASING:
+            self._add(self.coming, task, sign)
+        elif task.status is Status.PIPELINED:
+            self._add(self.coming, task, -sign)
+        elif task.status is Status.RUNNING:
+            self._add(self._running.setdefault(task.job.group.queue, {}), task, sign)
+
+    def _sum(self, tasks: Iterable[Task]) -> dict[str, Ints]:
+        found: dict[str, Ints] = {}
+        for task in tasks:
+            self._add(found, task, 1)
+        return found
+
+    def _add(self, sums: dict[str, Ints], task: Task, sign: int) -> None:
         for name, amount in (*task.pod.requests.items(), (COUNT, 1)):
             if name not in sums:
                 sums[name] = np.zeros(len(self.cache.nodes), np.int64)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from fleetlab.core.errors import PolicyError
+from fleetlab.core.catalog.reasons import MOST_EVICTIONS
 from fleetlab.core.kubernetes import SchedulingNode
 from fleetlab.core.pod_groups import PodGroup
 from fleetlab.core.progress import Progress, silent
@@ -21,7 +21,6 @@ from fleetlab.sim.gangs.tasks import ON_NODE, Job, Status, Task
 
 END, LEFT, BACK, ARRIVE, WAKE = range(5)  # at one moment pods leave before others come
 REPORT = 500  # cycles between two reports of progress
-MOST_EVICTIONS = 1_000  # of one group: more means that groups evict each other without end
 
 Decide = Callable[[Board, float], None]
 Wake = Callable[[Board, float], float]
@@ -56,6 +55,7 @@ class Placed:
     begin: list[float]  # of its last run
     evictions: list[int]  # how often it had to begin anew
     lost: list[float]  # seconds of runs that were not finished
+    withdrawn: set[int] = field(default_factory=set)  # groups that others evict without end
     stays: list[Stay] = field(default_factory=list)
 
 
@@ -120,15 +120,13 @@ class Loop:
             if kind == ARRIVE:
                 job = Job(self.groups[number], admitted=False)
                 self.jobs[number], self._number[job] = job, number
-                self.board.jobs.append(job)
+                self.board.arrive(job)
             elif kind == END and version == self._version[number]:
                 self._end(number)
             elif kind == LEFT and number in self.jobs:
                 self._left(number, self.jobs[number])
             elif kind == BACK and number in self.jobs:
-                for task in self.jobs[number].those(Status.ABSENT):
-                    task.status = Status.PENDING
-                self.jobs[number].changed()
+                self.board.come_back(self.jobs[number])
 
     def _end(self, number: int) -> None:
         job = self.jobs.pop(number)
@@ -137,14 +135,19 @@ class Loop:
             if task.status in ON_NODE:
                 self._leave(task)
         del self._number[job]
-        self.board.jobs.remove(job)
+        self.board.end(job)
 
     def _left(self, number: int, job: Job) -> None:
         due = [task for task in job.those(Status.RELEASING) if self._leaves_at(task) <= self.now]
         for task in due:
             self._leave(task)
-        if due:
-            job.admitted = job.admitted and bool(job.those(Status.RUNNING, Status.RELEASING))
+        if number in self.placed.withdrawn:
+            if not job.those(Status.RELEASING):
+                del self.jobs[number], self._number[job]
+                self.board.end(job)
+        elif due:
+            admitted = job.admitted and bool(job.those(Status.RUNNING, Status.RELEASING))
+            self.board.admit(job, admitted=admitted)
             self._at(self.now + self.timing.comes_again, BACK, number)
 
     def _leaves_at(self, task: Task) -> float:
@@ -158,15 +161,15 @@ class Loop:
     # -- a cycle -----------------------------------------------------------------------------------------------------
 
     def _cycle(self) -> None:
-        if any(job.pending for job in self.board.jobs):
+        if self.board.waiting():
             self._decide(self.board, self.now)
             bound, gone = self.board.settle()
             for task in gone:
                 self._evicted(task)
-            for job in dict.fromkeys(task.job for task in gone):
-                self._check(job)
             for task in bound:
                 self._bound(task)
+            for job in dict.fromkeys(task.job for task in gone):
+                self._check(job)
             if bound or gone:
                 self._at(self.now + self.timing.period, WAKE, 0)
         if self._wake is not None and (next_ := self._wake(self.board, self.now)) > self.now and not math.isinf(next_):
@@ -184,6 +187,7 @@ class Loop:
         if len(job.those(Status.RUNNING)) >= least and math.isinf(self.placed.begin[number]):
             placed = self.placed
             placed.start[number], placed.begin[number] = min(placed.start[number], self.now), self.now
+            job.started = self.now
             self._at(self.now + self.run[number], END, number, self._version[number])
 
     def _evicted(self, task: Task) -> None:
@@ -203,9 +207,10 @@ class Loop:
         placed.begin[number] = math.inf
         placed.evictions[number] += 1
         placed.lost[number] += self.now + self.timing.grace - begin  # it holds its nodes while it leaves
-        if placed.evictions[number] > MOST_EVICTIONS:
-            msg = f"groups evict each other without end: {job.name} began anew {MOST_EVICTIONS:,} times"
-            raise PolicyError(msg, hint="until=SECONDS ends the simulation before; or leave an action out")
         for task in job.those(Status.RUNNING):
             self.board.release(task)
             self._evicted(task)
+        if placed.evictions[number] >= MOST_EVICTIONS:
+            placed.withdrawn.add(number)
+            for task in job.pending:
+                self.board.clear(task)

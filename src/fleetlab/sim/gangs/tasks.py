@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from functools import cached_property
 
 from fleetlab.core.kubernetes import SchedulingPod
 from fleetlab.core.pod_groups import Amounts, PodGroup
 from fleetlab.sim.gangs.amounts import add
 
-T = TypeVar("T")
 OUR_OWN = "fleetlab/"  # resources that stand for rules of nodes, and that no queue knows
 
 
 class Status(Enum):
     """Where a pod stands."""
+
+    __hash__ = object.__hash__  # there is one object of each, and Enum's own is slow
 
     PENDING = "pending"
     RUNNING = "running"
@@ -42,24 +43,18 @@ class Task:
     nominated: int = -1  # a node that others were evicted from for it
     stands_for: Task | None = None  # the pod of which this is the next run, on another node
     requests: Amounts = field(init=False)  # what counts in its queue
+    is_best_effort: bool = field(init=False)  # it asks for nothing
+    may_be_evicted: bool = field(init=False)  # its own group allows it
 
     def __post_init__(self) -> None:
         self.requests = {n: a for n, a in self.pod.requests.items() if not n.startswith(OUR_OWN)}
-
-    @property
-    def is_best_effort(self) -> bool:
-        """Whether it asks for nothing."""
-        return not any(self.requests.values())
-
-    @property
-    def may_be_evicted(self) -> bool:
-        """Whether its own group allows that it is evicted."""
-        return self.pod.name not in self.job.group.kept
+        self.is_best_effort = not any(self.requests.values())
+        self.may_be_evicted = self.pod.name not in self.job.group.kept
 
 
 @dataclass(eq=False)
 class Job:
-    """A group of pods."""
+    """A group of pods; what follows from the statuses of its pods is worked out once, until one of them changes."""
 
     group: PodGroup
     admitted: bool = True  # Volcano: not Pending any more
@@ -71,76 +66,94 @@ class Job:
         kinds = {(tuple(sorted(t.pod.requests.items())), t.pod.selector, t.pod.tolerations) for t in self.tasks}
         plain = len(kinds) == 1 and not any(t.pod.spread or t.pod.required for t in self.tasks)
         self.kind: object = (self.group.queue, self.group.priority, *kinds) if plain else self
-        self._known: dict[object, Any] = {}
 
     def changed(self) -> None:
         """Forget what was worked out of the statuses of its pods."""
-        self._known.clear()
-
-    def _once(self, what: object, work_out: Callable[[], T]) -> T:
-        if what not in self._known:
-            self._known[what] = work_out()
-        found: T = self._known[what]
-        return found
+        known = self.__dict__
+        for name in _WORKED_OUT:
+            known.pop(name, None)
 
     @property
     def name(self) -> str:
         """The group's name."""
         return self.group.name
 
+    @cached_property
+    def _by_status(self) -> dict[Status, list[Task]]:
+        found: dict[Status, list[Task]] = {}
+        for task in self.tasks:
+            found.setdefault(task.status, []).append(task)
+        return found
+
     def those(self, *statuses: Status) -> list[Task]:
         """Pods of some statuses."""
-        return list(self._once(statuses, lambda: [task for task in self.tasks if task.status in statuses]))
+        if len(statuses) == 1:
+            return self._by_status.get(statuses[0], [])
+        return [task for task in self.tasks if task.status in statuses]
 
-    @property
+    @cached_property
     def pending(self) -> list[Task]:
         """Pods that wait."""
         return self.those(Status.PENDING)
 
-    @property
+    @cached_property
     def present(self) -> int:
         """How many pods there are."""
         return len(self.tasks) - len(self.those(Status.ABSENT))
 
-    @property
+    @cached_property
     def ready(self) -> int:
         """How many pods have a node."""
         return len(self.those(*HERE))
 
-    @property
+    @cached_property
     def is_waiting(self) -> bool:
         """Whether none of its pods has a node, is promised one, or is gone."""
-        return self._once("waiting", lambda: all(task.status is Status.PENDING for task in self.tasks))
+        return len(self.pending) == len(self.tasks)
 
-    @property
+    @cached_property
     def promised(self) -> int:
         """How many pods have a node, or are promised one."""
         return len(self.those(*CHARGED))
 
-    @property
+    @cached_property
     def needed(self) -> int:
         """How many pods must have a node at once, other than those that ask for nothing."""
-        return self._once("needed", lambda: self.group.min_member - sum(one.is_best_effort for one in self.pending))
+        return self.group.min_member - sum(one.is_best_effort for one in self.pending)
 
-    @property
+    @cached_property
+    def next_tasks(self) -> list[Task]:
+        """The pods that are placed at once: what a gang lacks, or one more of a group that already runs."""
+        waiting = sorted(self.pending, key=lambda task: (-task.pod.priority, task.pod.name))
+        return waiting[: max(1, self.group.min_member - self.promised)]
+
+    @cached_property
+    def next_requests(self) -> dict[str, float]:
+        """What those ask for."""
+        return requests_of(self.next_tasks)
+
+    @cached_property
     def allocated(self) -> dict[str, float]:
         """What its pods that have a node hold."""
-        return self._once("allocated", lambda: requests_of(self.those(*HERE)))
+        return requests_of(self.those(*HERE))
 
-    @property
+    @cached_property
     def charged(self) -> dict[str, float]:
         """What counts against its queue."""
-        return self._once("charged", lambda: requests_of(self.those(*CHARGED)))
+        return requests_of(self.those(*CHARGED))
 
-    @property
+    @cached_property
     def asks(self) -> dict[str, float]:
         """What its pods hold, are promised and wait for."""
-        return self._once("asks", lambda: requests_of(self.those(*CHARGED, Status.PENDING)))
+        return requests_of(self.those(*CHARGED, Status.PENDING))
+
+
+_WORKED_OUT = [name for name, value in vars(Job).items() if isinstance(value, cached_property)]
 
 
 def requests_of(tasks: Iterable[Task]) -> dict[str, float]:
     """What pods ask for, together."""
-    return add(*(task.requests for task in tasks))
+    return add(*[task.requests for task in tasks])
 
 
 class Hopeless:
@@ -153,5 +166,7 @@ class Hopeless:
         return len(job.pending) >= self._least.get(job.kind, 1 << 60)
 
     def add(self, job: Job) -> None:
-        """Note that a group found no place."""
+        """Note that a group found no place; one that has nothing to place says nothing about others."""
+        if not job.pending:
+            return
         self._least[job.kind] = min(len(job.pending), self._least.get(job.kind, 1 << 60))

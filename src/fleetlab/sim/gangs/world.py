@@ -12,16 +12,17 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, PolicyError, Progress
+from fleetlab.core import Cluster, Progress
+from fleetlab.core.catalog.reasons import EVICTED_WITHOUT_END, NO_GANG_QUEUE, REFUSALS
 from fleetlab.core.kai import GPU, NON_PREEMPTIBLE, Kai, KaiQueue
-from fleetlab.core.names import clip
-from fleetlab.core.pod_groups import PodGroup
+from fleetlab.core.pod_groups import Amounts, PodGroup
 from fleetlab.core.progress import silent
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.queues import Limits, Queue, QueueTree
 from fleetlab.core.volcano import Volcano, VolcanoQueue
 from fleetlab.sim.gangs.amounts import add
 from fleetlab.sim.gangs.loop import Placed, Stay
+from fleetlab.sim.gangs.queues import queues_of
 from fleetlab.sim.gangs.tasks import OUR_OWN
 from fleetlab.sim.kai import play as kai
 from fleetlab.sim.kubernetes.loop import PodRun
@@ -32,9 +33,6 @@ from fleetlab.sim.quota import Quotas
 from fleetlab.sim.schedule import Played, Segments
 from fleetlab.sim.volcano import play as volcano
 from fleetlab.sim.world import World
-
-COLUMNS = ("queue", "group", "user")
-DEFAULTS = ("default", "default-queue")
 
 
 def play(
@@ -48,15 +46,27 @@ def play(
     else:
         loop = kai.loop_of(kai.Site(nodes, site), seed)
     stop = math.inf if until is None else float(until)
-    groups = groups_of(world, site)
-    placed = loop.play(groups, world.submit.tolist(), world.runtime.tolist(), stop, progress or silent)
-    quotas, member = _limits(world, site, [group.queue for group in groups])
-    return replace(_played(world, placed, until), quotas=quotas, member=member)
+    queues = queues_of(site, world.frame)
+    groups = groups_of(world, queues)
+    refused = refusals(groups, site, loop.board.total)
+    submit = np.where(refused > 0, math.inf, world.submit).tolist()
+    placed = loop.play(groups, submit, world.runtime.tolist(), stop, progress or silent)
+    refused[sorted(placed.withdrawn)] = REFUSALS.index(EVICTED_WITHOUT_END)
+    quotas, member = _limits(world, site, queues)
+    played = replace(_played(world, placed, until, refused), quotas=quotas, member=member)
+    return replace(played, refused=refused if refused.any() else None)
+
+
+def refusals(groups: Sequence[PodGroup], site: Volcano | Kai, total: Amounts) -> Ints:
+    """Which groups can never start: the number of the reason, 0 for the others."""
+    never = volcano.Never(site, total) if isinstance(site, Volcano) else kai.Never(site)
+    return np.array([REFUSALS.index(never.why(group) if group.queue else NO_GANG_QUEUE) for group in groups], np.int64)
 
 
 def _limits(world: World, site: Volcano | Kai, queues: list[str]) -> tuple[Quotas, Ints]:
     """The most GPUs that each queue may hold, and the queue of each job, for the reasons of waits."""
     names = [queue.name for queue in site.queues]
+    queues = [queue or names[0] for queue in queues]  # a job that names none never waits
     tree = QueueTree(
         Queue(one.name, one.parent if one.parent in names else None, limits=Limits(resources=_most(one)))
         for one in site.queues
@@ -70,9 +80,8 @@ def _most(queue: VolcanoQueue | KaiQueue) -> dict[str, float]:
     return {} if most < 0 else {"gpu": most}
 
 
-def groups_of(world: World, site: Volcano | Kai) -> list[PodGroup]:
+def groups_of(world: World, queues: Sequence[str]) -> list[PodGroup]:
     """The jobs as pod groups."""
-    queues = queues_of(world, site)
     groups = []
     for k, (pod, instances) in enumerate(zip(pods_of(world), world.instances.tolist(), strict=True)):
         pods = tuple(replace(pod, name=f"{k}/{n}") for n in range(instances))
@@ -91,25 +100,10 @@ def groups_of(world: World, site: Volcano | Kai) -> list[PodGroup]:
     return groups
 
 
-def queues_of(world: World, site: Volcano | Kai) -> list[str]:
-    """The queue of each job."""
-    parents = {queue.parent for queue in site.queues}
-    leaves = [queue.name for queue in site.queues if queue.name not in parents]
-    default = next((name for name in DEFAULTS if name in leaves), leaves[0] if len(leaves) == 1 else None)
-    columns = [world.frame[name].cast(str).to_list() for name in COLUMNS]
-    found = [next((name for name in named if name in leaves), default) for named in zip(*columns, strict=True)]
-    if None in found:
-        at = found.index(None)
-        own = ", ".join(f"{name} {clip(str(column[at]))}" for name, column in zip(COLUMNS, columns, strict=True))
-        msg = f"{found.count(None):,} jobs name no queue of {site.title}, the first with {own}"
-        raise PolicyError(msg, hint=f"queues that take jobs: {', '.join(leaves)}; or add one named {DEFAULTS[0]}")
-    return [name for name in found if name is not None]
-
-
 # -- the schedule ------------------------------------------------------------------------------------------------------
 
 
-def _played(world: World, placed: Placed, until: float | None) -> Played:
+def _played(world: World, placed: Placed, until: float | None, refused: Ints) -> Played:
     stop = math.inf if until is None else float(until)
     count = len(world.submit)
     stays = [stay for stay in placed.stays if stay.begin < stop]
@@ -123,7 +117,7 @@ def _played(world: World, placed: Placed, until: float | None) -> Played:
     start, end = (np.where(np.isinf(times) | (times >= stop), np.nan, times) for times in (start, end))
     status = np.where(~np.isnan(end), DONE, np.where(np.isinf(placed.begin) | np.isnan(start), WAITING, RUNNING))
     stopped = None
-    if not (status == DONE).all():
+    if not (status[refused == 0] == DONE).all():
         ends = [stay.end for stay in stays if not math.isinf(stay.end)]
         stopped = float(until) if until is not None else max(ends, default=0.0)
     evictions = np.array(placed.evictions, np.int64)

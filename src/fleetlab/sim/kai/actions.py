@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
-from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task, requests_of
+from fleetlab.sim.gangs.tasks import Hopeless, Job
+from fleetlab.sim.kai.min_runtime import MinRuntime
 from fleetlab.sim.kai.reclaim_rules import can_reclaim, may_reclaim
-from fleetlab.sim.kai.session import Session, to_allocate
+from fleetlab.sim.kai.session import Session, may_be_evicted
 from fleetlab.sim.kai.shares import GPU, RESOURCES
-from fleetlab.sim.kai.solver import Outcome, solve
+from fleetlab.sim.kai.solver import Outcome, nobody_loses, solve
 
 
 def cycle(session: Session) -> None:
@@ -20,7 +21,8 @@ def cycle(session: Session) -> None:
 
 
 def _waiting(session: Session) -> list[Job]:
-    return [job for job in session.jobs if job.pending and job.present >= job.group.min_member]
+    groups = (job for job in session.board.waiting() if job.group.queue in session.queues)
+    return [job for job in groups if job.present >= job.group.min_member]
 
 
 def allocate(session: Session) -> None:
@@ -34,7 +36,7 @@ def allocate(session: Session) -> None:
 def _allocate(session: Session, job: Job, hopeless: Hopeless) -> bool:
     if job in hopeless:
         return False
-    tasks, mark = to_allocate(job), session.board.mark()
+    tasks, mark = job.next_tasks, session.board.mark()
     if not session.is_over_capacity(job, tasks) and session.place(tasks):
         session.board.commit(mark)
         return True
@@ -45,44 +47,42 @@ def _allocate(session: Session, job: Job, hopeless: Hopeless) -> bool:
 
 def consolidation(session: Session) -> None:
     """Move preemptible groups to other nodes, so that one that waits fits; nobody loses its place."""
+    if not session.site.consolidation_preemptees:
+        return
     hopeless = Hopeless()
     for job in session.in_turn(job for job in _waiting(session) if job.group.preemptible):
-        if job not in hopeless and _is_enough(session, to_allocate(job)):
-            others = [one for one in session.jobs if one is not job and _may_be_evicted(one)]
-            if not solve(session, job, others, lambda outcome: not outcome.lost):
-                hopeless.add(job)
+        is_possible = job not in hopeless and _is_enough(session, job)
+        if is_possible and not solve(session, job, session.movable(job), nobody_loses):
+            hopeless.add(job)
 
 
-def _is_enough(session: Session, tasks: Iterable[Task]) -> bool:
-    """Whether all nodes together have the GPUs free."""
-    cache, asked = session.board.cache, requests_of(tasks).get(GPU, 0)
+def _is_enough(session: Session, job: Job) -> bool:
+    """Whether all nodes together have the GPUs free that a group needs next."""
+    cache, asked = session.board.cache, job.next_requests.get(GPU, 0)
     if not asked or GPU not in cache.allocatable:
         return not asked
-    leaving = session.board.leaving.get(GPU)
-    free = int((cache.allocatable[GPU] - cache.requested[GPU]).sum()) + (0 if leaving is None else int(leaving.sum()))
-    promised = session.board.promised.get(GPU)
-    return asked <= free - (0 if promised is None else int(promised.sum()))
-
-
-def _may_be_evicted(job: Job) -> bool:
-    """Whether it may, and runs; what was bound a moment ago is left where it is."""
-    return job.group.preemptible and bool(job.those(Status.RUNNING)) and not job.those(Status.BOUND)
+    coming = session.board.coming.get(GPU)
+    free = int((cache.allocatable[GPU] - cache.requested[GPU]).sum())
+    return asked <= free + (0 if coming is None else int(coming.sum()))
 
 
 def reclaim(session: Session) -> None:
     """Take for groups within their queue's fair share from queues over theirs."""
-    hopeless = Hopeless()
+    hopeless, least = Hopeless(), MinRuntime(session.site)
     for job in session.in_turn(_waiting(session)):
         if job in hopeless:
             continue
-        asked = {n: a for n, a in requests_of(to_allocate(job)).items() if n in RESOURCES}
+        asked = {n: a for n, a in job.next_requests.items() if n in RESOURCES}
         if can_reclaim(session.queues, job.group.queue, asked, preemptible=job.group.preemptible):
-            others = [one for one in session.jobs if one.group.queue != job.group.queue and _may_be_evicted(one)]
-            if not others or not solve(session, job, others, partial(_allows, session, job)):
+            others = [one for one in session.jobs if one.group.queue != job.group.queue and may_be_evicted(one)]
+            others = least.candidates(others, job.group.queue, session.now)
+            if not others or not solve(session, job, others, partial(_allows, session, least, job)):
                 hopeless.add(job)
 
 
-def _allows(session: Session, job: Job, outcome: Outcome) -> bool:
+def _allows(session: Session, least: MinRuntime, job: Job, outcome: Outcome) -> bool:
+    if not least.allows(outcome, job.group.queue, session.now):
+        return False
     losses = outcome.losses(moved_too=not session.site.consolidating_reclaim)
     rule = (job.group.preemptible, session.site.saturation_multiplier)
     return may_reclaim(outcome.states, job.group.queue, outcome.asked, losses, rule)
@@ -90,12 +90,12 @@ def _allows(session: Session, job: Job, outcome: Outcome) -> bool:
 
 def preempt(session: Session) -> None:
     """Take for a group from groups of its own queue with a lower priority."""
-    hopeless = Hopeless()
+    hopeless, least = Hopeless(), MinRuntime(session.site)
     for job in session.in_turn(_waiting(session)):
-        others = (
-            [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and _may_be_evicted(one)]
-        )
-        if others and not solve(session, job, others, lambda outcome: True):
+        others = [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and may_be_evicted(one)]
+        others = least.candidates(others, job.group.queue, session.now)
+        allows = partial(least.allows, taker=job.group.queue, now=session.now)
+        if others and not solve(session, job, others, allows):
             hopeless.add(job)
 
 

@@ -12,27 +12,35 @@ from fleetlab.sim.kai.shares import RESOURCES, QueueState, at_most
 Change = tuple[Amounts, Amounts]  # what a queue's next group asks for, and what its victims hold
 
 
+Rank = tuple[float, ...]
+
+
 def compare_queues(left: QueueState, right: QueueState, changes: tuple[Change, Change], total: Amounts) -> int:
     """Negative where the left queue comes first: by fair share, quota, priority, and dominant share; then by age."""
-    one, other = changes
-    steps = (
-        _less(_is_over(left), _is_over(right)),
-        _less(not _is_starved(left, one[0]), not _is_starved(right, other[0])),
-        right.queue.priority - left.queue.priority,
-        _less(_has_no_share(left, one[0]), _has_no_share(right, other[0])),
-        _less(left.dominant(total, minus(*one)), right.dominant(total, minus(*other))),
-        _less(left.dominant(total), right.dominant(total)),
-        _smaller_share(left, right),
+    return compare_ranked(left, right, (rank(left, changes[0], total), rank(right, changes[1], total)))
+
+
+def rank(state: QueueState, change: Change, total: Amounts) -> Rank:
+    """What queues are ordered by first, the lowest first, as far as it is of one queue alone."""
+    asked = change[0]
+    return (
+        _is_over(state),
+        not _is_starved(state, asked),
+        -state.queue.priority,
+        _has_no_share(state, asked),
+        state.dominant(total, minus(*change)),
+        state.dominant(total),
     )
-    for step in steps:
-        if step:
-            return step
+
+
+def compare_ranked(left: QueueState, right: QueueState, ranks: tuple[Rank, Rank]) -> int:
+    """Negative where the left queue comes first."""
+    if ranks[0] != ranks[1]:
+        return -1 if ranks[0] < ranks[1] else 1
+    if smaller := _smaller_share(left, right):
+        return smaller
     mine, yours = (left.queue.created, left.name), (right.queue.created, right.name)
     return -1 if mine < yours else 1
-
-
-def _less(left: float, right: float) -> int:
-    return (left > right) - (left < right)
 
 
 def _is_over(state: QueueState) -> bool:

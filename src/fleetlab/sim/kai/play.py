@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fleetlab.core.catalog.reasons import ABOVE_GANG_QUEUE, OVER_GANG_QUOTA
 from fleetlab.core.kai import Kai
 from fleetlab.core.kubernetes import SchedulingNode
 from fleetlab.core.pod_groups import PodGroup
 from fleetlab.sim.gangs.board import Board
 from fleetlab.sim.gangs.loop import Loop, Placed, Timing
-from fleetlab.sim.gangs.tasks import HERE
 from fleetlab.sim.kai.actions import cycle
-from fleetlab.sim.kai.session import Session
+from fleetlab.sim.kai.min_runtime import MinRuntime
+from fleetlab.sim.kai.session import Session, is_over
+from fleetlab.sim.kai.shares import RESOURCES, line, parts_of, queue_states
 from fleetlab.sim.kai.usage import Usage
 
 RECHECK = 60.0  # seconds after which usage is looked at again, as its metrics are sampled
@@ -35,22 +37,44 @@ def play(site: Site, groups: Sequence[PodGroup], submit: Sequence[float], run: S
     return loop_of(site, seed).play(groups, submit, run)
 
 
+class Never:
+    """Why a group can never start under an empty cluster's limits and quotas."""
+
+    def __init__(self, site: Kai) -> None:
+        self._states = queue_states(site, {}, {}, {})
+
+    def why(self, group: PodGroup) -> str:
+        """The reason; empty: it can."""
+        asked = {name: amount for name, amount in (group.min_resources or {}).items() if amount and name in RESOURCES}
+        above = line(self._states, group.queue)
+        if any(is_over(state, asked, fixed=False) for state in above):
+            return ABOVE_GANG_QUEUE
+        is_fixed = not group.preemptible
+        return OVER_GANG_QUOTA if is_fixed and any(is_over(state, asked, fixed=True) for state in above) else ""
+
+
 def loop_of(site: Site, seed: int) -> Loop:
     """A simulation that has not begun."""
     draw = np.random.default_rng(seed)
-    usage: list[Usage] = []
+    usage = Usage(site.kai, Board(site.nodes, ()).total)
+
+    def note(board: Board, now: float) -> None:
+        usage.note(now, {queue: held for queue, (held, *_) in board.sums(parts_of).items()})
 
     def decide(board: Board, now: float) -> None:
-        if not usage:
-            usage.append(Usage(site.kai, board.total))
-        usage[0].note(now, board.jobs)
-        past = usage[0].at(now) if site.kai.k_value else {}
-        cycle(Session(site.kai, board, past, draw))
+        past: dict[str, dict[str, float]] = {}
+        if site.kai.k_value:
+            note(board, now)
+            past = usage.at(now)
+        cycle(Session(site.kai, board, past, draw, now))
 
     def wake(board: Board, now: float) -> float:
-        """Shares change with usage, as long as some run and others wait."""
-        waits = any(job.pending for job in board.jobs)
-        runs = any(job.those(*HERE) for job in board.jobs)
-        return now + RECHECK if waits and runs else math.inf
+        """While some run and others wait: shares change with usage, and groups have run for their least time."""
+        if site.kai.k_value:
+            note(board, now)
+        running = [job for job in board.jobs if job.ready] if board.waiting() else []
+        due = [job.started + least for job in running for least in longest if job.started + least > now]
+        return min([*due, *([now + RECHECK] if running and site.kai.k_value else [])], default=math.inf)
 
-    return Loop(site.nodes, site.timing, decide, wake if site.kai.k_value else None)
+    longest = MinRuntime(site.kai).longest
+    return Loop(site.nodes, site.timing, decide, wake if site.kai.k_value or longest else None)

@@ -10,9 +10,9 @@ from fleetlab.core.kai import UNLIMITED, Kai
 from fleetlab.core.pod_groups import Amounts
 from fleetlab.sim.gangs.amounts import add
 from fleetlab.sim.gangs.board import Board
-from fleetlab.sim.gangs.tasks import CHARGED, Job, Status, Task, requests_of
-from fleetlab.sim.kai.orders import Change, compare_queues, turn
-from fleetlab.sim.kai.shares import GPU, RESOURCES, QueueState, charge, line, queue_states
+from fleetlab.sim.gangs.tasks import Job, Status, Task, requests_of
+from fleetlab.sim.kai.orders import Change, Rank, compare_ranked, rank, turn
+from fleetlab.sim.kai.shares import GPU, RESOURCES, QueueState, charge, line, parts_of, queue_states
 from fleetlab.sim.kubernetes.state import Ints
 
 
@@ -25,16 +25,19 @@ class Session:
         board: Board,
         usage: Mapping[str, Amounts] | None = None,
         draw: np.random.Generator | None = None,
+        now: float = 0.0,
     ) -> None:
-        self.site, self.board = site, board
+        self.site, self.board, self.now = site, board, now
         self.total = board.total
-        self.queues = queue_states(site, board.jobs, self.total, usage or {})
+        self.queues = queue_states(site, board.sums(parts_of), self.total, usage or {})
         self.jobs = [job for job in board.jobs if job.group.queue in self.queues]
         self._draw = draw
+        self.charges = 0  # how often what a queue holds has changed
         board.listeners.append(self._charge)
 
     def _charge(self, task: Task, sign: int) -> None:
         if task.job.group.queue in self.queues:
+            self.charges += 1
             charge(self.queues, task, sign)
 
     # -- whose turn it is --------------------------------------------------------------------------------------------
@@ -44,53 +47,44 @@ class Session:
         waiting: dict[str, list[Job]] = {}
         for job in sorted(jobs, key=turn, reverse=True):
             waiting.setdefault(job.group.queue, []).append(job)
+        order = QueueOrder(self, lambda one: (waiting[one][-1].next_requests, {}))
         while waiting:
-            name = self._first(waiting, lambda one: (requests_of(to_allocate(waiting[one][-1])), {}))
+            name = order.first(waiting)
             job = waiting[name].pop()
+            order.forget(name)
             if not waiting[name]:
                 del waiting[name]
             yield job
 
     def victims_in_turn(self, jobs: Iterable[Job]) -> Iterator[list[Task]]:
         """What to evict next, of the queue whose turn is last its last group: its extra pods, then all of the gang."""
-        left = {job: self._by_name(job) for job in sorted(jobs, key=turn)}
-        taken: dict[str, dict[str, float]] = {}
+        left: dict[str, list[tuple[Job, list[Task]]]] = {}
+        for job in sorted(jobs, key=turn):
+            running = sorted(job.those(Status.RUNNING), key=lambda task: (-task.pod.priority, task.pod.name))
+            left.setdefault(job.group.queue, []).append((job, running))
+        taken: dict[str, dict[str, float]] = {name: {} for name in left}
+        order = QueueOrder(self, lambda one: ({}, taken[one]), sign=-1)
         while left:
-            waiting: dict[str, list[Job]] = {}
-            for job in left:
-                waiting.setdefault(job.group.queue, []).append(job)
-            name = self._first(waiting, lambda one: ({}, taken.get(one, {})), last=True)
-            job = waiting[name][-1]
-            tasks = left.pop(job)
+            name = order.first(left)
+            job, tasks = left[name].pop()
             unit = tasks[-1:] if len(tasks) > job.group.min_member else tasks
-            taken[name] = add(taken.get(name, {}), requests_of(unit))
+            taken[name] = add(taken[name], requests_of(unit))
+            order.forget(name)
             if len(unit) < len(tasks):
-                left = dict(sorted({**left, job: tasks[:-1]}.items(), key=lambda item: turn(item[0])))
+                left[name].append((job, tasks[:-1]))
+            if not left[name]:
+                del left[name]
             yield unit
 
-    @staticmethod
-    def _by_name(job: Job) -> list[Task]:
-        return sorted(job.those(Status.RUNNING), key=lambda task: (-task.pod.priority, task.pod.name))
-
-    def _first(self, waiting: Mapping[str, list[Job]], change: Callable[[str], Change], *, last: bool = False) -> str:
-        """The queue whose turn is first, or last: level by level, each by what the queue below it that leads asks."""
-        sign = -1 if last else 1
-
-        def lead(names: list[str], level: int) -> str:
-            groups: dict[str, list[str]] = {}
-            for name in names:
-                groups.setdefault((*self.queues[name].ancestors, name)[level], []).append(name)
-            best, leader = "", ""
-            for top, those in groups.items():
-                one = those[0] if those == [top] else lead(those, level + 1)
-                if not best or sign * self._compare(top, best, (change(one), change(leader))) < 0:
-                    best, leader = top, one
-            return leader
-
-        return lead(list(waiting), 0)
-
-    def _compare(self, left: str, right: str, changes: tuple[Change, Change]) -> int:
-        return compare_queues(self.queues[left], self.queues[right], changes, self.total)
+    def movable(self, job: Job) -> list[Job]:
+        """Groups that may be moved for one; KAI takes so many of them as they come, which is in no order."""
+        found = [one for one in self.jobs if one is not job and may_be_evicted(one)]
+        most = self.site.consolidation_preemptees
+        if most < 0 or len(found) <= most + 1:  # it stops once it has counted more than that
+            return found
+        if self._draw is None:
+            return found[: most + 1]
+        return [found[k] for k in sorted(self._draw.choice(len(found), most + 1, replace=False))]
 
     # -- bounds ------------------------------------------------------------------------------------------------------
 
@@ -98,7 +92,7 @@ class Session:
         """Whether a queue, or one above it, would be over its limit, or over its quota with what is not preemptible."""
         asked = {n: a for n, a in requests_of(tasks).items() if a and n in RESOURCES}
         return any(
-            _is_over(state, asked, fixed=not job.group.preemptible) for state in line(self.queues, job.group.queue)
+            is_over(state, asked, fixed=not job.group.preemptible) for state in line(self.queues, job.group.queue)
         )
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -107,11 +101,12 @@ class Session:
         """Give each pod a node, the fullest that fits; if one has to wait for others to leave, all of them wait."""
         board, placed = self.board, []
         for task in tasks:
-            nodes = np.flatnonzero(board.allowed(task) & board.fits_now(task))
+            allowed = board.allowed(task)
+            nodes = np.flatnonzero(allowed & board.fits_now(task))
             if len(nodes):
                 board.bind(task, self._fullest(task, nodes))
             else:
-                nodes = np.flatnonzero(board.allowed(task) & board.fits_later(task))
+                nodes = np.flatnonzero(allowed & board.fits_later(task))
                 if not len(nodes):
                     return False
                 board.promise(task, self._fullest(task, nodes))
@@ -135,7 +130,8 @@ class Session:
         return int(best[0] if self._draw is None else self._draw.choice(best))
 
 
-def _is_over(state: QueueState, asked: Amounts, *, fixed: bool) -> bool:
+def is_over(state: QueueState, asked: Amounts, *, fixed: bool) -> bool:
+    """Whether a queue would be over its limit, or with what is not preemptible over its quota."""
     for name, amount in asked.items():
         share = state.shares[name]
         if UNLIMITED != share.limit < share.allocated + amount:
@@ -145,7 +141,49 @@ def _is_over(state: QueueState, asked: Amounts, *, fixed: bool) -> bool:
     return False
 
 
-def to_allocate(job: Job) -> list[Task]:
-    """The pods that are placed at once: what a gang lacks, or one more of a group that already runs."""
-    waiting = sorted(job.pending, key=lambda task: (-task.pod.priority, task.pod.name))
-    return waiting[: max(1, job.group.min_member - len(job.those(*CHARGED)))]
+def may_be_evicted(job: Job) -> bool:
+    """Whether it may, and runs; what was bound a moment ago is left where it is."""
+    return job.group.preemptible and bool(job.those(Status.RUNNING)) and not job.those(Status.BOUND)
+
+
+class QueueOrder:
+    """Whose turn it is of queues in a tree, by what their next group changes; what is known is worked out once."""
+
+    def __init__(self, session: Session, change: Callable[[str], Change], sign: int = 1) -> None:
+        self._session, self._change, self._sign = session, change, sign
+        self._ranks: dict[str, tuple[str, Rank]] = {}
+        self._charges = session.charges
+
+    def forget(self, name: str) -> None:
+        """Note that another group of a queue is next."""
+        for one in (*self._session.queues[name].ancestors, name):
+            self._ranks.pop(one, None)
+
+    def first(self, names: Iterable[str]) -> str:
+        """The queue whose turn is first, or with a negative sign last."""
+        if self._charges != self._session.charges:
+            self._charges = self._session.charges
+            self._ranks.clear()
+        return self._lead(list(names), 0)
+
+    def _lead(self, names: list[str], level: int) -> str:
+        """Level by level, each queue by what the queue below it that leads asks."""
+        queues = self._session.queues
+        groups: dict[str, list[str]] = {}
+        for name in names:
+            groups.setdefault((*queues[name].ancestors, name)[level], []).append(name)
+        best, leader = "", ""
+        for top, those in groups.items():
+            one = those[0] if those == [top] else self._lead(those, level + 1)
+            if best:
+                ranks = self._rank(top, one), self._rank(best, leader)
+            if not best or self._sign * compare_ranked(queues[top], queues[best], ranks) < 0:
+                best, leader = top, one
+        return leader
+
+    def _rank(self, name: str, leader: str) -> Rank:
+        known = self._ranks.get(name)
+        if known is None or known[0] != leader:
+            known = leader, rank(self._session.queues[name], self._change(leader), self._session.total)
+            self._ranks[name] = known
+        return known[1]

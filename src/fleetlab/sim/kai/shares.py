@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from fleetlab.core.kai import UNLIMITED, Kai, KaiQueue
 from fleetlab.core.kubernetes import CPU, MEMORY
 from fleetlab.core.pod_groups import Amounts
-from fleetlab.sim.gangs.tasks import CHARGED, Job, Task
+from fleetlab.sim.gangs.tasks import Job, Task
 
 GPU = "nvidia.com/gpu"
 RESOURCES = (CPU, MEMORY, GPU)
@@ -60,6 +60,10 @@ class QueueState:
     def name(self) -> str:
         """The queue's name."""
         return self.queue.name
+
+    def copy(self) -> QueueState:
+        """As it is now."""
+        return QueueState(self.queue, {name: replace(share) for name, share in self.shares.items()}, self.ancestors)
 
     def amounts(self, what: str) -> dict[str, float]:
         """One property of all its shares: allocated, fair, deserved, fixed, allocatable."""
@@ -156,7 +160,14 @@ def _weights(k_value: float, resource: str, queues: Sequence[QueueState]) -> dic
 # -- the tree ----------------------------------------------------------------------------------------------------------
 
 
-def queue_states(site: Kai, jobs: Iterable[Job], total: Amounts, usage: Mapping[str, Amounts]) -> dict[str, QueueState]:
+def parts_of(job: Job) -> tuple[Amounts, ...]:
+    """What of a group counts in its queue: what it holds, that of it that is not preemptible, and what it asks for."""
+    return job.charged, {} if job.group.preemptible else job.charged, job.asks
+
+
+def queue_states(
+    site: Kai, sums: Mapping[str, tuple[Amounts, ...]], total: Amounts, usage: Mapping[str, Amounts]
+) -> dict[str, QueueState]:
     """Every queue with what it holds and asks for, and its fair share of what the queue above it has."""
     states = {queue.name: QueueState(queue) for queue in site.queues}
     for state in states.values():
@@ -168,27 +179,24 @@ def queue_states(site: Kai, jobs: Iterable[Job], total: Amounts, usage: Mapping[
             quota = state.queue.quota(name)
             share.deserved, share.limit, share.weight = quota.deserved, quota.limit, quota.weight
             share.usage = usage.get(state.name, {}).get(name, 0.0)
-    for job in jobs:
-        if job.group.queue not in states:
-            continue
-        for state in line(states, job.group.queue):
+    for queue, (held, fixed, asks) in sums.items():
+        for state in line(states, queue) if queue in states else ():
             for name, share in state.shares.items():
-                share.request += job.asks.get(name, 0)
-        if not job.is_waiting:
-            for task in job.those(*CHARGED):
-                charge(states, task, 1)
+                share.allocated += held.get(name, 0)
+                share.fixed += fixed.get(name, 0)
+                share.request += asks.get(name, 0)
     _set_fair_shares(states, "", total, site.k_value)
     return states
 
 
 def charge(states: Mapping[str, QueueState], task: Task, sign: int) -> None:
     """Count a pod in its queue and all above."""
+    amounts = [(name, sign * amount) for name, amount in task.requests.items() if name in RESOURCES]
     for state in line(states, task.job.group.queue):
-        for name, share in state.shares.items():
-            amount = sign * task.requests.get(name, 0)
-            share.allocated += amount
+        for name, amount in amounts:
+            state.shares[name].allocated += amount
             if not task.job.group.preemptible:
-                share.fixed += amount
+                state.shares[name].fixed += amount
 
 
 def line(states: Mapping[str, QueueState], name: str) -> list[QueueState]:

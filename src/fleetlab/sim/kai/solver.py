@@ -8,8 +8,7 @@ no more than it needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from fleetlab.core.pod_groups import Amounts
 from fleetlab.sim.gangs.tasks import Job, Status, Task, requests_of
 from fleetlab.sim.kai.orders import turn
-from fleetlab.sim.kai.session import Session, to_allocate
+from fleetlab.sim.kai.session import Session
 from fleetlab.sim.kai.shares import RESOURCES, QueueState
 
 Unit = list[Task]  # pods that go together
@@ -50,17 +49,22 @@ class Outcome:
         return {queue: those for queue, those in found.items() if those}
 
 
+def nobody_loses(outcome: Outcome) -> bool:
+    """Allow what moves groups alone."""
+    return not outcome.lost
+
+
 def solve(session: Session, job: Job, others: Sequence[Job], allows: Callable[[Outcome], bool]) -> bool:
     """Make room for a group, and keep it if there is a way that is allowed."""
-    board, tasks = session.board, to_allocate(job)
+    board, tasks = session.board, job.next_tasks
     mark = board.mark()
     recorded: list[Unit] = []
-    states = deepcopy(session.queues)
+    states = {name: state.copy() for name, state in session.queues.items()}
     for count in range(1, len(tasks) + 1):
         asked = {n: a for n, a in requests_of(tasks[:count]).items() if n in RESOURCES}
-        for units in _scenarios(session, recorded, others):
+        for units in _scenarios(session, tasks[count - 1], recorded, others):
             outcome = Outcome(asked, states, [task for unit in units for task in unit])
-            if _works(session, job, tasks[:count], outcome) and allows(outcome):
+            if _works(session, job, tasks[:count], outcome, firm=allows is nobody_loses) and allows(outcome):
                 break
             _undo(session, mark, outcome)
         else:
@@ -79,28 +83,50 @@ def _undo(session: Session, mark: int, outcome: Outcome) -> None:
     outcome.moved.clear()
 
 
-def _scenarios(session: Session, recorded: list[Unit], others: Sequence[Job]) -> Iterator[list[Unit]]:
-    """Sets of victims to try, the smallest first."""
+def _scenarios(session: Session, last: Task, recorded: list[Unit], others: Sequence[Job]) -> Iterator[list[Unit]]:
+    """Sets of victims to try, the smallest first, from where the last pod to place has room on a node at all."""
     yield recorded
     known = {task for unit in recorded for task in unit}
-    tried: set[frozenset[str]] = set()
+    room = Room(session, last, known)
     potential: list[Unit] = []
-    for unit in list(session.victims_in_turn(others)):
-        if known & set(unit):
+    by_node: dict[int, list[int]] = {}  # which of them have pods on a node
+    for unit in session.victims_in_turn(others):
+        if known.intersection(unit):
             continue
-        potential.append(unit)
         nodes = sorted({task.node for task in unit})
-        for those in ([node] for node in nodes), (nodes, range(len(session.board.cache.nodes))):
-            for where in those:
-                found = [one for one in potential if any(task.node in where for task in one)]
-                key = frozenset(task.pod.name for one in found for task in one)
-                if key not in tried:
-                    tried.add(key)
-                    yield [*recorded, *found]
+        for node in nodes:
+            by_node.setdefault(node, []).append(len(potential))
+        potential.append(unit)
+        if room.gain(unit):
+            sets = [by_node[node] for node in nodes]
+            sets += [sorted({k for one in sets for k in one}), list(range(len(potential)))]
+            for those in dict.fromkeys(map(tuple, sets)):
+                yield [*recorded, *(potential[k] for k in those)]
 
 
-def _works(session: Session, job: Job, tasks: Sequence[Task], outcome: Outcome) -> bool:
-    """Whether pods fit once the victims have gone; those that still fit somewhere are then placed again."""
+class Room:
+    """Whether a pod fits on some node once all victims so far have gone: with more of them it stays so."""
+
+    def __init__(self, session: Session, task: Task, gone: Iterable[Task]) -> None:
+        self._board, self._task = session.board, task
+        self._allowed = session.board.allowed(task)
+        self._gone: dict[int, list[Task]] = {}
+        self._is_there = bool((self._allowed & self._board.fits_later(task, gone)).any())
+        for one in gone:
+            self._gone.setdefault(one.node, []).append(one)
+
+    def gain(self, unit: Unit) -> bool:
+        """Let further victims go."""
+        for one in unit:
+            self._gone.setdefault(one.node, []).append(one)
+        if not self._is_there:
+            nodes = {one.node for one in unit if self._allowed[one.node]}
+            self._is_there = any(self._board.fits_on(node, self._task, self._gone[node]) for node in nodes)
+        return self._is_there
+
+
+def _works(session: Session, job: Job, tasks: Sequence[Task], outcome: Outcome, *, firm: bool) -> bool:
+    """Whether pods fit once the victims have gone; those that still fit are placed again, with `firm` all of them."""
     board = session.board
     first = tasks[-1]
     if not (board.allowed(first) & board.fits_later(first, outcome.victims)).any():
@@ -109,12 +135,14 @@ def _works(session: Session, job: Job, tasks: Sequence[Task], outcome: Outcome) 
         board.evict(victim)
     if session.is_over_capacity(job, tasks) or not session.place(tasks):
         return False
-    for other in sorted({task.job for task in outcome.victims}, key=turn):
-        _place_again(session, [task for task in outcome.victims if task.job is other], outcome)
-    return True
+    victims: dict[Job, list[Task]] = {}
+    for task in outcome.victims:
+        victims.setdefault(task.job, []).append(task)
+    placed = (_place_again(session, victims[other], outcome) for other in sorted(victims, key=turn))
+    return all(is_placed or not firm for is_placed in placed)
 
 
-def _place_again(session: Session, victims: Sequence[Task], outcome: Outcome) -> None:
+def _place_again(session: Session, victims: Sequence[Task], outcome: Outcome) -> bool:
     board, mark = session.board, session.board.mark()
     moved: dict[Task, Task] = {}
     fits = not session.is_over_capacity(victims[0].job, victims)
@@ -130,7 +158,8 @@ def _place_again(session: Session, victims: Sequence[Task], outcome: Outcome) ->
             break
     if fits:
         outcome.moved.update(moved)
-        return
+        return True
     board.discard(mark)
     for task in moved.values():
         session.board.forget(task)
+    return False

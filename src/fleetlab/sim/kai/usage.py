@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fleetlab.core.kai import Kai
 from fleetlab.core.pod_groups import Amounts
 from fleetlab.sim.gangs.amounts import add
-from fleetlab.sim.gangs.tasks import HERE, Job
 from fleetlab.sim.kai.shares import RESOURCES
 
 
@@ -23,16 +22,15 @@ class Usage:
     _since: float | None = None
     _held: Mapping[str, Amounts] = field(default_factory=dict)
 
-    def note(self, now: float, jobs: Iterable[Job]) -> None:
-        """Note what each queue holds from now on; a queue holds what those below it do."""
+    def note(self, now: float, sums: Mapping[str, Amounts]) -> None:
+        """Note what groups of each queue hold from now on; a queue holds what those below it do."""
         if self._since is not None and now > self._since:
             self.spans.append((self._since, now, self._held))
         self.spans = [span for span in self.spans if span[1] > now - self.site.window]
         parents = {queue.name: queue.parent for queue in self.site.queues}
         held: dict[str, dict[str, float]] = {}
-        for job in jobs:
-            name = job.group.queue if job.group.queue in parents else ""
-            amounts = add(*(task.requests for task in job.those(*HERE)))
+        for queue, amounts in sums.items():
+            name = queue if queue in parents else ""
             while name:
                 held[name] = add(held.get(name, {}), amounts)
                 name = parents[name]

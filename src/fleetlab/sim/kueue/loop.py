@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fleetlab.core.errors import PolicyError
+from fleetlab.core.catalog.reasons import MOST_EVICTIONS
 from fleetlab.core.kubernetes import SchedulingNode
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_quota import Amounts
@@ -27,7 +27,6 @@ from fleetlab.sim.kueue.state import Admitted, Snapshot
 from fleetlab.sim.kueue.topology import Forests
 
 END, GONE, CHECKED, ARRIVE = 0, 1, 2, 3  # at one moment workloads leave before others come
-ENDLESS = 1_000  # evictions of one workload
 REPORT = 200  # ends between two reports of progress
 
 
@@ -70,6 +69,7 @@ class KueuePlayed:
     end: list[float]
     evictions: list[int]
     runs: list[WorkloadRun] = field(default_factory=list)
+    withdrawn: set[int] = field(default_factory=set)  # workloads that others preempt without end
     cycles: int = 0
 
 
@@ -133,10 +133,10 @@ class Loop:
             self._give_back(k)
         elif kind == GONE and k in self.holding and self.holding[k][1].end == self.now:
             self.played.evictions[k] += 1
-            if self.played.evictions[k] > ENDLESS:
-                msg = f"workloads preempt each other without end: {self.workloads[k].name} {ENDLESS:,} times"
-                raise PolicyError(msg, hint="look at the preemption policies of its ClusterQueue and of its cohort")
             self._give_back(k)
+            if self.played.evictions[k] >= MOST_EVICTIONS:
+                self.played.withdrawn.add(k)
+                return
             self.queues[self.workloads[k].cluster_queue].push(Head(self.workloads[k], self.workloads[k].created))
 
     def begin(self, k: int) -> None:

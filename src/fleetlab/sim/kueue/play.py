@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fleetlab.core import Cluster, Progress
-from fleetlab.core.catalog.reasons import ABOVE_CLUSTER_QUEUE, NO_QUEUE, REFUSALS
+from fleetlab.core.catalog.reasons import ABOVE_CLUSTER_QUEUE, EVICTED_WITHOUT_END, NO_QUEUE, REFUSALS
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.core.progress import silent
@@ -36,6 +36,7 @@ def play(
     loop = PodLoop(named, workloads, world, Nodes(nodes_of(world, cluster), nodes), seed)
     submit = np.where(refused > 0, math.inf, world.submit).tolist()
     loop.play(submit, math.inf if until is None else float(until), progress or silent)
+    refused[sorted(loop.played.withdrawn)] = REFUSALS.index(EVICTED_WITHOUT_END)
     return _played(world, loop, refused, until)
 
 

@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task
-from fleetlab.sim.volcano.orders import sorted_jobs, sorted_queues, sorted_tasks, sorted_victims, turn
+from fleetlab.sim.gangs.tasks import Hopeless, Job, Status, Task, requests_of
+from fleetlab.sim.kubernetes.state import Bools
+from fleetlab.sim.volcano.orders import first_queue, sorted_jobs, sorted_queues, sorted_tasks, sorted_victims, turn
 from fleetlab.sim.volcano.session import Session
 
 
@@ -26,17 +27,24 @@ def cycle(session: Session) -> None:
 def enqueue(session: Session) -> None:
     """Admit groups, one of each queue in turn."""
     waiting = Turns(session, (job for job in session.jobs if not job.admitted))
+    by_age = session.site.plugin("sla") is not None
+    rejected: set[object] = set()  # what is promised only grows: who asks for the same is rejected too
     while name := waiting.queue():
         job = waiting.pop(name)
-        if job.group.min_resources is None or session.admits(job):
+        least = job.group.min_resources
+        kind = (name, *sorted((least or {}).items()))
+        if least is None or ((by_age or kind not in rejected) and session.admits(job)):
             session.admit(job)
+        else:
+            rejected.add(kind)
 
 
 def allocate(session: Session) -> None:
     """Place groups, one of each queue in turn; one that is complete and has more pods gets its next turn later."""
     if "enqueue" not in session.site.actions:
         for job in session.jobs:
-            job.admitted = True
+            if not job.admitted:
+                session.board.admit(job)
     waiting = Turns(session, (job for job in _eligible(session) if _pending(job)))
     held_up: dict[str, int] = {}
     hopeless = Hopeless()
@@ -148,7 +156,7 @@ def reclaim(session: Session) -> None:
 
 def _reclaim_for(session: Session, task: Task) -> bool:
     board = session.board
-    for node in np.flatnonzero(board.allowed(task)):
+    for node in np.flatnonzero(board.allowed(task) & board.fits_without(task, task.job.group.queue, others=True)):
         those = [one for one in board.on(int(node)) if _may_be_reclaimed(session, one, task)]
         if those and _make_room(session, task, int(node), session.evictable("reclaimable", task, those)):
             return True
@@ -165,14 +173,16 @@ def _may_be_reclaimed(session: Session, one: Task, task: Task) -> bool:
 def _make_room(session: Session, task: Task, node: int, those: list[Task], *, queue_too: bool = False) -> bool:
     """Evict on a node until a pod fits, and promise it the room; nothing is evicted where it would not be enough."""
     board = session.board
-    if not board.fits_later(task, those)[node]:
+    if not board.fits_on(node, task, those):
+        return False
+    if queue_too and not session.is_allocatable(task, requests_of(those)):
         return False
     mark = board.mark()
     for one in sorted_victims(session, those, task):
-        if board.fits_later(task)[node] and (not queue_too or session.is_allocatable(task)):
+        if board.fits_on(node, task) and (not queue_too or session.is_allocatable(task)):
             break
         board.evict(one)
-    if board.fits_later(task)[node] and (not queue_too or session.is_allocatable(task)):
+    if board.fits_on(node, task) and (not queue_too or session.is_allocatable(task)):
         board.promise(task, node)
         return True
     board.discard(mark)
@@ -185,7 +195,7 @@ def preempt(session: Session) -> None:
     waiting: dict[str, list[Job]] = {}
     for job in sorted_jobs(session, starving):
         waiting.setdefault(job.group.queue, []).append(job)
-    hopeless = Hopeless()
+    hopeless, board = Hopeless(), session.board
     for name in sorted_queues(session, list(waiting)):
         for job in waiting[name]:
             if job in hopeless:
@@ -193,13 +203,14 @@ def preempt(session: Session) -> None:
             mark = session.board.mark()
             for task in sorted_tasks(session, job.pending):
                 if session.is_starving(job):
-                    _preempt_for(session, task, partial(_is_rival, job))
+                    _preempt_for(session, task, partial(_is_rival, job), board.fits_without(task, job.group.queue))
             if not _settle(session, job, mark) or session.is_starving(job):
                 hopeless.add(job)
         for job in waiting[name]:
             for task in sorted_tasks(session, job.pending):
                 mark = session.board.mark()
-                if not _preempt_for(session, task, partial(_is_own, job)):
+                room = board.fits_later(task, job.those(Status.RUNNING))
+                if not _preempt_for(session, task, partial(_is_own, job), room):
                     break
                 session.board.commit(mark)
 
@@ -212,11 +223,15 @@ def _is_own(job: Job, one: Task) -> bool:
     return one.job is job
 
 
-def _preempt_for(session: Session, task: Task, concerns: Callable[[Task], bool]) -> bool:
-    if not task.pod.preempts:
-        return False
+def _preempt_for(session: Session, task: Task, concerns: Callable[[Task], bool], room: Bools) -> bool:
+    """Evict some of those it concerns; only where there is `room` without any of them can that be enough."""
     board = session.board
-    for node in session.ranked_nodes(task, np.flatnonzero(board.allowed(task))):
+    allowed = board.allowed(task)
+    if not task.pod.preempts or not (allowed & room).any():
+        return False
+    for node in session.ranked_nodes(task, np.flatnonzero(allowed)):
+        if not room[node]:
+            continue
         those = [
             one
             for one in board.on(node)
@@ -242,7 +257,7 @@ def _settle(session: Session, job: Job, mark: int) -> bool:
 
 
 def _eligible(session: Session) -> list[Job]:
-    return [job for job in session.jobs if job.admitted and session.is_valid(job)]
+    return [job for job in session.waiting() if job.admitted and session.is_valid(job)]
 
 
 class Turns:
@@ -263,7 +278,7 @@ class Turns:
 
     def queue(self) -> str:
         """The queue whose turn it is; none if nobody waits."""
-        return sorted_queues(self._session, list(self._waiting))[0] if self._waiting else ""
+        return first_queue(self._session, self._waiting) if self._waiting else ""
 
     def pop(self, name: str) -> Job:
         """The next group of a queue; a queue without any is done."""

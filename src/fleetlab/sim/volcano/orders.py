@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cmp_to_key, partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,11 @@ def sorted_queues(session: Session, names: Sequence[str]) -> list[str]:
     return sorted(names, key=cmp_to_key(partial(compare_queues, session)))
 
 
+def first_queue(session: Session, names: Iterable[str]) -> str:
+    """The queue whose turn it is."""
+    return min(names, key=cmp_to_key(partial(compare_queues, session)))
+
+
 def compare_queues(session: Session, left: str, right: str) -> int:
     """By priority, then by share of what they deserve, then by name."""
     one, other = session.queues[left], session.queues[right]
@@ -28,12 +33,18 @@ def compare_queues(session: Session, left: str, right: str) -> int:
             if one.queue.priority != other.queue.priority:
                 return other.queue.priority - one.queue.priority
             if plugin.name == "proportion":
-                found = _sign(share_of(one.allocated, one.deserved) - share_of(other.allocated, other.deserved))
+                found = _sign(_share(session, one) - _share(session, other))
             else:
                 found = _compare_shares(session, one, other)
             if found:
                 return found
     return -1 if left < right else int(left != right)
+
+
+def _share(session: Session, state: QueueState) -> float:
+    if state.name not in session.shares:
+        session.shares[state.name] = share_of(state.allocated, state.deserved)
+    return session.shares[state.name]
 
 
 def _compare_shares(session: Session, one: QueueState, other: QueueState) -> int:
@@ -43,8 +54,15 @@ def _compare_shares(session: Session, one: QueueState, other: QueueState) -> int
             return -1 if one.is_leaf else 1
         level = common_level(one, other)
         one, other = (session.queues[(*s.ancestors, s.name)[min(level + 1, len(s.ancestors))]] for s in (one, other))
-    found = _sign(capacity_share(one) - capacity_share(other))
+    found = _sign(_capacity_share(session, one) - _capacity_share(session, other))
     return found or int(any(other.deserved.values())) - int(any(one.deserved.values()))
+
+
+def _capacity_share(session: Session, state: QueueState) -> float:
+    key = f"{state.name}/capacity"
+    if key not in session.shares:
+        session.shares[key] = capacity_share(state)
+    return session.shares[key]
 
 
 def sorted_jobs(session: Session, jobs: Sequence[Job]) -> list[Job]:

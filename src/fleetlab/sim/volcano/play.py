@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fleetlab.core.catalog.reasons import ABOVE_GANG_QUEUE, CLOSED_GANG_QUEUE
 from fleetlab.core.kubernetes import SchedulingNode
-from fleetlab.core.pod_groups import PodGroup
+from fleetlab.core.pod_groups import Amounts, PodGroup
 from fleetlab.core.volcano import Volcano
 from fleetlab.sim.gangs.board import Board
 from fleetlab.sim.gangs.loop import Loop, Placed, Timing
 from fleetlab.sim.gangs.tasks import Job
 from fleetlab.sim.volcano.actions import cycle
 from fleetlab.sim.volcano.orders import duration
+from fleetlab.sim.volcano.queues import queue_states
 from fleetlab.sim.volcano.session import Session
 
 
@@ -46,6 +48,25 @@ def loop_of(site: Site, seed: int) -> Loop:
         return min((at for at in due if at > now), default=math.inf)
 
     return Loop(site.nodes, site.timing, decide, wake if site.volcano.plugin("sla") else None)
+
+
+class Never:
+    """Why a group can never start under an empty cluster's limits."""
+
+    def __init__(self, site: Volcano, total: Amounts) -> None:
+        self._states = queue_states(site, {}, total)
+        self._is_bound = any(site.plugin(name) for name in ("proportion", "capacity"))
+
+    def why(self, group: PodGroup) -> str:
+        """The reason; empty: it can."""
+        state = self._states[group.queue]
+        if not self._is_bound:
+            return ""
+        if not state.queue.is_open:
+            return CLOSED_GANG_QUEUE
+        least = group.min_resources or {}
+        above = [self._states[name] for name in (*state.ancestors, state.name)]
+        return "" if all(one.allows(least, one.limit) for one in above) else ABOVE_GANG_QUEUE
 
 
 def _due(volcano: Volcano, job: Job) -> float:

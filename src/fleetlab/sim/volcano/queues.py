@@ -8,7 +8,7 @@ a queue's limit also holds for all below it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleetlab.core.kubernetes import CPU, MEMORY
@@ -37,9 +37,10 @@ class QueueState:
         """The queue's name."""
         return self.queue.name
 
-    def allows(self, asked: Amounts, up_to: Amounts) -> bool:
-        """Return whether it stays within a bound, in what is asked for."""
-        return within(add(self.allocated, asked), up_to, wanted(asked))
+    def allows(self, asked: Amounts, up_to: Amounts, freed: Amounts | None = None) -> bool:
+        """Return whether it stays within a bound, in what is asked for, once some of what it holds is given back."""
+        held = minus(self.allocated, freed) if freed else self.allocated
+        return within(add(held, asked), up_to, wanted(asked))
 
     def admits(self, least: Amounts) -> bool:
         """Return whether a group that needs this much may be admitted under its limit."""
@@ -61,17 +62,36 @@ def capacity_share(state: QueueState) -> float:
     return share_of(state.allocated, state.deserved) if any(wanted(state.deserved)) else 1.0
 
 
-def queue_states(site: Volcano, jobs: Iterable[Job], total: Amounts) -> dict[str, QueueState]:
-    """Every queue with what it deserves, holds and may hold."""
+def parts_of(job: Job, *, whole: bool) -> tuple[Amounts, ...]:
+    """What of a group counts in its queue: what it holds, asks for, will still need, holds over its least, and needs.
+
+    Of an admitted group capacity counts all that it needs until it runs (`whole`), proportion and overcommit the rest.
+    """
+    least = job.group.min_resources or {}
+    held = job.allocated
+    runs = bool(held) and job.ready >= job.group.min_member
+    coming: Amounts = {}
+    if job.admitted and job.group.min_resources is not None:
+        coming = least if whole and not runs else beyond(least, held)
+    overcommit: Amounts = {}
+    if job.admitted:
+        overcommit = beyond(least, held) if job.ready >= job.group.min_member else least
+    return held, job.asks, coming, beyond(held, least), overcommit
+
+
+def queue_states(site: Volcano, sums: Mapping[str, tuple[Amounts, ...]], total: Amounts) -> dict[str, QueueState]:
+    """Every queue with what it deserves, holds and may hold; `sums` are those of `parts_of`."""
     capacity = site.plugin("capacity")
     states = {
         queue.name: QueueState(queue) for queue in _with_root(site, hierarchy=bool(capacity and capacity.hierarchy))
     }
     if capacity and capacity.hierarchy:
         _join(states)
-    for job in jobs:
-        if job.group.queue in states:
-            _account(states, job, whole=capacity is not None)
+    for queue, (held, asks, coming, elastic, _) in sums.items():
+        for name in (*states[queue].ancestors, queue) if queue in states else ():
+            one = states[name]
+            one.allocated, one.request = add(one.allocated, held), add(one.request, asks)
+            one.inqueue, one.elastic = add(one.inqueue, coming), add(one.elastic, elastic)
     if capacity is None:
         _flat_limits(states, total)
         proportion(states, total)
@@ -100,21 +120,6 @@ def _join(states: Mapping[str, QueueState]) -> None:
         state.ancestors = tuple(path)
         for name in path[-1:]:
             states[name].is_leaf = False
-
-
-def _account(states: Mapping[str, QueueState], job: Job, *, whole: bool) -> None:
-    """Count a group in its queue and all above; capacity counts all that an admitted one needs, proportion the rest."""
-    state = states[job.group.queue]
-    least = job.group.min_resources or {}
-    held = {} if job.is_waiting else job.allocated
-    runs = bool(held) and job.ready >= job.group.min_member
-    coming: Amounts = {}
-    if job.admitted and job.group.min_resources is not None:
-        coming = least if whole and not runs else beyond(least, held)
-    for name in (*state.ancestors, state.name):
-        one = states[name]
-        one.allocated, one.request = add(one.allocated, held), add(one.request, job.asks)
-        one.inqueue, one.elastic = add(one.inqueue, coming), add(one.elastic, beyond(held, least))
 
 
 def _flat_limits(states: Mapping[str, QueueState], total: Amounts) -> None:

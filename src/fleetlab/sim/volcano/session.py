@@ -6,18 +6,20 @@ first that sees a difference does; those that permit must all permit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
+from fleetlab.core.pod_groups import Amounts
 from fleetlab.core.volcano import Plugin, Volcano
-from fleetlab.sim.gangs.amounts import add, beyond, minus, within
+from fleetlab.sim.gangs.amounts import add, minus, within
 from fleetlab.sim.gangs.board import Board
 from fleetlab.sim.gangs.tasks import Job, Task
 from fleetlab.sim.kubernetes.state import Ints
 from fleetlab.sim.volcano import victims
 from fleetlab.sim.volcano.orders import deadline
-from fleetlab.sim.volcano.queues import QueueState, queue_states
+from fleetlab.sim.volcano.queues import QueueState, parts_of, queue_states
 from fleetlab.sim.volcano.scores import node_scores
 
 
@@ -27,9 +29,13 @@ class Session:
     def __init__(self, site: Volcano, board: Board, now: float = 0.0, draw: np.random.Generator | None = None) -> None:
         self.site, self.board, self.now = site, board, now
         self.total = board.total
-        self.queues = queue_states(site, board.jobs, self.total)
+        sums = board.sums(partial(parts_of, whole=site.plugin("capacity") is not None))
+        self.queues = queue_states(site, sums, self.total)
         self.jobs = [job for job in board.jobs if job.group.queue in self.queues]
-        self.coming = add(*(_coming(job) for job in self.jobs if job.admitted))
+        self.coming = add(*(parts[-1] for queue, parts in sums.items() if queue in self.queues))
+        self.shares: dict[str, float] = {}  # of what they deserve that queues hold, as far as it was asked for
+        self._plugins: dict[str, tuple[Plugin, ...]] = {}
+        self._idle: tuple[int, dict[str, float]] = (-1, {})
         self._draw = draw or np.random.default_rng(0)
         board.listeners.append(self._charge)
 
@@ -39,10 +45,17 @@ class Session:
             change = {name: sign * amount for name, amount in task.requests.items()}
             for name in (*state.ancestors, state.name):
                 self.queues[name].allocated = add(self.queues[name].allocated, change)
+            self.shares.clear()
 
-    def at(self, point: str) -> Iterator[Plugin]:
+    def waiting(self) -> list[Job]:
+        """Groups with pods that wait."""
+        return [job for job in self.board.waiting() if job.group.queue in self.queues]
+
+    def at(self, point: str) -> tuple[Plugin, ...]:
         """Plugins that take part at a point."""
-        return (plugin for plugin in self.site.plugins if plugin.takes_part(point))
+        if point not in self._plugins:
+            self._plugins[point] = tuple(plugin for plugin in self.site.plugins if plugin.takes_part(point))
+        return self._plugins[point]
 
     def tree(self) -> bool:
         """Whether queues are a tree."""
@@ -56,21 +69,21 @@ class Session:
         state = self.queues[name]
         return any(p.name == "proportion" for p in self.at("overused")) and within(state.deserved, state.allocated)
 
-    def is_allocatable(self, task: Task) -> bool:
-        """Whether a pod's queue may take it: what it deserves with proportion, its limit with capacity."""
+    def is_allocatable(self, task: Task, freed: Amounts | None = None) -> bool:
+        """Whether a pod's queue may take it, in place of others: what it deserves with proportion, else its limit."""
         state = self.queues[task.job.group.queue]
         for plugin in self.at("allocatable"):
             if plugin.name == "proportion" and not (
-                state.queue.is_open and state.allows(task.requests, state.deserved)
+                state.queue.is_open and state.allows(task.requests, state.deserved, freed)
             ):
                 return False
-            if plugin.name == "capacity" and not (state.queue.is_open and self._below_limits(state, task)):
+            if plugin.name == "capacity" and not (state.queue.is_open and self._below_limits(state, task, freed)):
                 return False
         return True
 
-    def _below_limits(self, state: QueueState, task: Task) -> bool:
+    def _below_limits(self, state: QueueState, task: Task, freed: Amounts | None) -> bool:
         above = [self.queues[name] for name in (*state.ancestors, state.name)]
-        return state.is_leaf and all(one.allows(task.requests, one.limit) for one in above)
+        return state.is_leaf and all(one.allows(task.requests, one.limit, freed) for one in above)
 
     def may_reclaim(self, task: Task) -> bool:
         """Whether a pod's queue may take from others for it."""
@@ -104,18 +117,24 @@ class Session:
             due = deadline(self, job)
             return int(due is not None and self.now >= due)
         if plugin.name == "overcommit":
-            factor = max(1.0, plugin.number("overcommit-factor", 1.2))
-            used = {name: float(array.sum()) for name, array in self.board.cache.requested.items()}
-            idle = minus({name: amount * factor for name, amount in self.total.items()}, used)
-            return 1 if within(add(self.coming, least), idle) else -1
+            return 1 if within(add(self.coming, least), self._overcommitted(plugin)) else -1
         if plugin.name in ("proportion", "capacity"):
             is_open = state.queue.is_open and state.is_leaf
             return 1 if is_open and all(one.admits(least) for one in above) else -1
         return 0
 
+    def _overcommitted(self, plugin: Plugin) -> dict[str, float]:
+        """What overcommit takes for free: a multiple of the cluster, less what pods hold."""
+        if self._idle[0] != self.board.moves:
+            factor = max(1.0, plugin.number("overcommit-factor", 1.2))
+            used = {name: float(array.sum()) for name, array in self.board.cache.requested.items()}
+            idle = minus({name: amount * factor for name, amount in self.total.items()}, used)
+            self._idle = self.board.moves, idle
+        return self._idle[1]
+
     def admit(self, job: Job) -> None:
         """Admit a group, and count what it will need."""
-        job.admitted = True
+        self.board.admit(job)
         least = job.group.min_resources or {}
         self.coming = add(self.coming, least)
         state = self.queues[job.group.queue]
@@ -190,8 +209,3 @@ class Session:
         """Nodes from the highest score down."""
         scores = node_scores(self.board, task, nodes, self.site)
         return [int(node) for node in nodes[np.argsort(-scores, kind="stable")]]
-
-
-def _coming(job: Job) -> Mapping[str, float]:
-    least = job.group.min_resources or {}
-    return beyond(least, job.allocated) if job.ready >= job.group.min_member else least

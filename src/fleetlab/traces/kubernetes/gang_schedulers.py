@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fleetlab.core import TraceError
 from fleetlab.core.kai import GPU, Kai, KaiQueue, Quota
 from fleetlab.core.kubernetes import CPU
 from fleetlab.core.volcano import Plugin, Volcano, VolcanoQueue
-from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, moment, whole, words
+from fleetlab.traces.kubernetes.documents import title_of
+from fleetlab.traces.kubernetes.objects import (
+    MalformedObject,
+    Object,
+    elements,
+    members,
+    moment,
+    whole,
+    words,
+)
 from fleetlab.traces.kubernetes.quantity import quantity
 
 HINT = "Queues of Volcano or KAI, as `kubectl get queues -o yaml` prints them"
+T = TypeVar("T")
 VOLCANO, KAI = "scheduling.volcano.sh", "scheduling.run.ai"
 MEGABYTE = 10**6
 RESOURCES = ("cpu", "memory", "gpu")  # that a queue of KAI has a part of
@@ -53,8 +63,17 @@ def gang_scheduler_of(objects: Iterable[Object]) -> Volcano | Kai | None:
         msg = f"queues of several schedulers: {', '.join(sorted(groups))}"
         raise MalformedObject(msg)
     if groups == {VOLCANO}:
-        return Volcano(tuple(volcano_queue(one) for one in queues), **_volcano_settings(listed))
-    return Kai(tuple(kai_queue(one) for one in queues), **_kai_settings(listed))
+        return Volcano(tuple(_each(queues, volcano_queue)), **_volcano_settings(listed))
+    return Kai(tuple(_each(queues, kai_queue)), **_kai_settings(listed))
+
+
+def _each(queues: Iterable[Object], read: Callable[[Object], T]) -> Iterator[T]:
+    for one in queues:
+        try:
+            yield read(one)
+        except MalformedObject as e:
+            msg = f"{title_of(one)}: {e}"
+            raise MalformedObject(msg) from None
 
 
 def _group(item: Object) -> str:
@@ -182,7 +201,7 @@ def kai_queue(item: Object) -> KaiQueue:
     created = moment(members(item.get("metadata"), "metadata").get("creationTimestamp"), "creationTimestamp")
     for name in resources:
         if name not in RESOURCES:
-            msg = f"`spec.resources` of Queue {_name(item)} has no {name}: {', '.join(RESOURCES)}"
+            msg = f"`spec.resources` has no {name}: {', '.join(RESOURCES)}"
             raise MalformedObject(msg)
     return KaiQueue(
         _name(item),
@@ -190,6 +209,8 @@ def kai_queue(item: Object) -> KaiQueue:
         100 if spec.get("priority") is None else whole(spec.get("priority"), "spec.priority"),
         {name: _quota(members(resources.get(short), short), unit) for name, (short, unit) in units.items()},
         created or 0.0,
+        _seconds(spec.get("preemptMinRuntime")),
+        _seconds(spec.get("reclaimMinRuntime")),
     )
 
 
@@ -221,6 +242,13 @@ def _kai_settings(objects: Iterable[Object]) -> dict[str, Any]:
         found["half_life"] = half
     if (window := _seconds(params.get("windowSize"))) is not None:
         found["window"] = window
+    args = members(spec.get("args"), "spec.args")
+    for key, name in (("preemptMinRuntime", "preempt_min_runtime"), ("reclaimMinRuntime", "reclaim_min_runtime")):
+        if (least := _seconds(args.get(key))) is not None:
+            found[name] = least
+    if args.get("maxNumberConsolidationPreemptees") is not None:
+        key = "maxNumberConsolidationPreemptees"
+        found["consolidation_preemptees"] = whole(args[key], f"spec.args.{key}")
     return found
 
 
