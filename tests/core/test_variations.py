@@ -65,3 +65,16 @@ def test_growth_changes_the_number_of_jobs_by_about_so_much(growth, seed):
     w = workload(20, jobs=600)
     assert len(w.grown(growth, seed)) == pytest.approx(600 * growth, rel=0.25)
     assert float(w.grown(growth, seed).frame["submit"][-1]) <= 20 * DAY
+
+
+def test_growth_does_not_depend_on_which_users_a_process_has_read_before():
+    names = [f"user-{k:02}" for k in range(20)]
+    kept = pl.Series([f"late {name}" for name in reversed(names)], dtype=pl.Categorical)  # known in the other order
+    grown = []
+    for word in ("early", "late"):
+        users = np.random.default_rng(1).choice([f"{word} {name}" for name in names], 400)
+        w = workload(20)
+        again = Workload.of(w.frame.select("submit", "gpu_milli").with_columns(user=users), source="random")
+        grown.append(again.grown(1.5, seed=7).frame["submit"].to_list())
+    assert len(kept) == 20
+    assert grown[0] == grown[1]

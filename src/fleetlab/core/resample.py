@@ -85,7 +85,8 @@ def _units(jobs: pl.DataFrame) -> Ints:
     import polars as pl
 
     user, parent = pl.col("user"), jobs.columns[1]
-    unit = pl.struct(user.to_physical(), pl.when(user.is_null()).then(parent), pl.col("submit") // DAY)
+    # By name: numbers of categories depend on what the process has read before, and so would the draw.
+    unit = pl.struct(user.cast(pl.String), pl.when(user.is_null()).then(parent), pl.col("submit") // DAY)
     return jobs.select(unit.rank("dense"))[:, 0].to_numpy().astype(np.int64) - 1
 
 
