@@ -74,6 +74,7 @@ class CreatedPod:
     containers: tuple[Container, ...] = ()
     priority_class: str = ""
     deadline: bool = False  # activeDeadlineSeconds is set: it is Terminating
+    annotations: Mapping[str, str] = field(default_factory=dict)  # of Kueue, on where its pods are to lie
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> CreatedPod:

@@ -8,6 +8,8 @@ from functools import cached_property
 
 from fleetlab.core.kubernetes import Selector, Toleration
 
+POD_SET = "kueue.x-k8s.io/podset-"  # how the annotations begin by which pods say where they are to lie
+
 
 @dataclass(frozen=True)
 class TopologyRequest:
@@ -18,6 +20,19 @@ class TopologyRequest:
     unconstrained: bool = False
     slice_required: str | None = None
     slice_size: int | None = None
+
+    @classmethod
+    def of_annotations(cls, given: Mapping[str, str]) -> TopologyRequest | None:
+        """What the annotations of a pod ask for; None: nothing."""
+        size = given.get(f"{POD_SET}slice-size", "")
+        found = cls(
+            given.get(f"{POD_SET}required-topology") or None,
+            given.get(f"{POD_SET}preferred-topology") or None,
+            given.get(f"{POD_SET}unconstrained-topology") == "true",
+            given.get(f"{POD_SET}slice-required-topology") or None,
+            int(size) if size.isascii() and size.isdecimal() and len(size) < 10 else None,
+        )
+        return None if found == cls() else found
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,12 @@ class PodSet:
     required: tuple[Selector, ...] = ()  # of which a node must match one, if there are any
     tolerations: tuple[Toleration, ...] = ()
     topology: TopologyRequest | None = None
+    on_node: Mapping[str, int] = field(default_factory=dict)  # what a pod takes there; empty: its requests
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """What a pod takes of its node, whether quota covers it or not."""
+        return self.on_node or self.requests
 
 
 @dataclass(frozen=True)

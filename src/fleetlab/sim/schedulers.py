@@ -54,10 +54,11 @@ def _kubernetes(profile: KubeScheduler, s: Scenario, jobs: World, progress: Prog
 
 
 def _kueue(site: Kueue, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:
+    from fleetlab.sim.kubernetes.specs import Specs
     from fleetlab.sim.kueue.play import play
 
     _refuse_events(site, s)
-    return play(jobs, site, s.cluster, seed=s.seed, until=s.until, progress=progress)
+    return play(jobs, site, s.cluster, specs=Specs.of(s), seed=s.seed, until=s.until, progress=progress)
 
 
 def _gangs(site: Volcano | Kai, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:

@@ -19,10 +19,14 @@ def site_notes(s: Scenario) -> list[str]:
     site = s.scheduler
     if not isinstance(site, Kueue | Volcano | Kai):
         return []
-    return [*_left_out(site), *_unused(site, s.workload.frame), *_oversold(site, s.cluster.gpus)]
+    return [*_left_out(site, s), *_unused(site, s.workload.frame), *_oversold(site, s.cluster.gpus)]
 
 
-def _left_out(site: Kueue | Volcano | Kai) -> list[str]:
+def _left_out(site: Kueue | Volcano | Kai, s: Scenario) -> list[str]:
+    if isinstance(site, Kueue):
+        from fleetlab.sim.kueue.site_topology import topology_notes
+
+        return topology_notes(site, s)
     if not isinstance(site, Volcano):
         return []
     notes = [f"not simulated, though the configuration names it: {', '.join(site.left_out)}"] if site.left_out else []

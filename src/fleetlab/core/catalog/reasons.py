@@ -38,7 +38,8 @@ ABOVE_SUBMIT_LIMIT = "refused: a limit on submitted jobs, or with DenyOnLimit on
 CLOSED_PARTITION = "refused: its partitions take no jobs, or none like it"
 NO_QUEUE = "refused: it names no LocalQueue or ClusterQueue of Kueue"
 ABOVE_CLUSTER_QUEUE = (
-    "refused: its ClusterQueue could never admit it: more than all quota, or of no flavor that it may use"
+    "refused: its ClusterQueue could never admit it: more than all quota, of no flavor that it may use, or more than "
+    "lies as close together as it requires"
 )
 ABOVE_NAMESPACE_QUOTA = "refused: more than a ResourceQuota of its namespace, or without what the quota wants said"
 OUTSIDE_LIMIT_RANGE = "refused: outside of the bounds of a LimitRange of its namespace"

@@ -173,8 +173,8 @@ class GroupSearch:
     def _mismatch(self, flavor: ResourceFlavor) -> str:
         """Why the pods cannot use a flavor; empty if they can."""
         site = self.assigner.state.site
-        if flavor.topology is None and self.pods.topology is not None:
-            return f"flavor {flavor.name} does not support topology-aware scheduling"
+        if why := self._topology_mismatch(flavor):
+            return why
         tolerated = (*self.pods.tolerations, *flavor.tolerations)
         for taint in flavor.taints:
             if taint.effect in KEEPS_OFF and not any(each.covers(taint) for each in tolerated):
@@ -183,6 +183,23 @@ class GroupSearch:
         if not _matches(self.pods, flavor.labels, keys):
             return f"flavor {flavor.name} doesn't match node affinity"
         return ""
+
+    def _topology_mismatch(self, flavor: ResourceFlavor) -> str:
+        """Why a flavor is of no use by its topology: pods without a request use one only where there are no others."""
+        state, asked = self.assigner.state, self.pods.topology
+        if asked is not None and flavor.topology is None:
+            return f"flavor {flavor.name} does not support topology-aware scheduling"
+        if asked is None and flavor.topology is not None and not self._only_topologies():
+            return f"flavor {flavor.name} supports only topology-aware scheduling"
+        known = state.forests.by_flavor.get(flavor.name)
+        wanted = () if asked is None else (asked.required, asked.preferred, asked.slice_required)
+        if known and any(level and level not in known.topology.levels for level in wanted):
+            return f"flavor {flavor.name} does not contain the requested level"
+        return ""
+
+    def _only_topologies(self) -> bool:
+        site, groups = self.assigner.state.site, self.assigner.state.queue(self.assigner.workload.cluster_queue).groups
+        return all(site.flavor(name).topology is not None for group in groups for name in group.flavors)
 
 
 def _matches(pods: PodSet, labels: Mapping[str, str], keys: set[str]) -> bool:

@@ -156,8 +156,10 @@ class Loop:
         name = self.workloads[k].cluster_queue
         self.queues[name].forget_flavors()
         node = self.state.nodes[name]
-        for each in [node] if node.parent is None else node.root.queues():
-            self.queues[each.name].retry()
+        mine = [node] if node.parent is None else node.root.queues()
+        # Quota is given back in one tree, room in a topology to every queue that has the flavor.
+        for each in self.queues if one.placement else [node.name for node in mine]:
+            self.queues[each].retry()
         self._known = {}
 
     # -- cycles -----------------------------------------------------------------------------------------------------

@@ -13,10 +13,12 @@ from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.core.progress import silent
 from fleetlab.sim.kubernetes.loop import PodRun
-from fleetlab.sim.kubernetes.play import gpu_bits, nodes_of
+from fleetlab.sim.kubernetes.play import GRACE, gpu_bits, nodes_of, pods_of
+from fleetlab.sim.kubernetes.specs import Specs
 from fleetlab.sim.kueue.assignment import Mode
 from fleetlab.sim.kueue.flavors import FlavorAssigner
-from fleetlab.sim.kueue.pods import BoundPods, Nodes, PodLoop
+from fleetlab.sim.kueue.pods import BoundPods, PodLoop
+from fleetlab.sim.kueue.site_topology import NodeSite, requests_of, with_levels, with_requests
 from fleetlab.sim.kueue.state import Snapshot
 from fleetlab.sim.kueue.submissions import FLAVOR, flavor_nodes, queues_of, workloads_of
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, Floats, Ints
@@ -25,15 +27,19 @@ from fleetlab.sim.world import World
 
 
 def play(
-    world: World, site: Kueue, cluster: Cluster, *, seed: int = 0, until: float | None = None,
-    progress: Progress | None = None,
+    world: World, site: Kueue, cluster: Cluster, *, specs: Specs | None = None, seed: int = 0,
+    until: float | None = None, progress: Progress | None = None,
 ) -> Played:  # fmt: skip
-    """Play a world of jobs by Kueue, on the nodes of a cluster."""
-    queues, nodes = queues_of(site, world.frame), flavor_nodes(site, cluster)
-    workloads = workloads_of(world, site, nodes, queues)
-    named = with_flavor_names(site)
-    refused = _refused(named, workloads, queues)
-    loop = PodLoop(named, workloads, world, Nodes(nodes_of(world, cluster), nodes), seed)
+    """Play a world of jobs by Kueue, on the nodes of a cluster; `specs` is what the trace carries of its pods."""
+    known, queues, of_flavor = specs or Specs(), queues_of(site, world.frame), flavor_nodes(site, cluster)
+    nodes = with_levels(nodes_of(world, cluster), site, cluster, known)
+    on_nodes = NodeSite(with_flavor_names(site), nodes, grace=GRACE, of_flavor=of_flavor)
+    workloads = workloads_of(world, site, of_flavor, queues)
+    asked = requests_of(world, known)
+    if asked or any(flavor.topology for flavor in site.flavors.values()):
+        workloads = with_requests(workloads, pods_of(world), asked)
+    refused = _refused(on_nodes, workloads, queues)
+    loop = PodLoop(on_nodes, workloads, world, seed)
     submit = np.where(refused > 0, math.inf, world.submit).tolist()
     loop.play(submit, math.inf if until is None else float(until), progress or silent)
     refused[sorted(loop.played.withdrawn)] = REFUSALS.index(EVICTED_WITHOUT_END)
@@ -43,13 +49,13 @@ def play(
 def with_flavor_names(site: Kueue) -> Kueue:
     """The site with flavors that are told apart by name: which of them a job may use is known from its nodes."""
     names = {name for queue in site.cluster_queues.values() for group in queue.groups for name in group.flavors}
-    flavors = {n: replace(site.flavor(n), labels={FLAVOR: n}, taints=(), topology=None) for n in sorted(names)}
+    flavors = {n: replace(site.flavor(n), labels={FLAVOR: n}, taints=()) for n in sorted(names)}
     return replace(site, flavors=flavors)
 
 
-def _refused(site: Kueue, workloads: list[KueueWorkload], queues: list[str | None]) -> Ints:
+def _refused(site: NodeSite, workloads: list[KueueWorkload], queues: list[str | None]) -> Ints:
     """Which jobs can never be admitted: the number of the reason, 0 for the others."""
-    empty = Snapshot.of(site)
+    empty = Snapshot.of(site.kueue, forests=site.forests())
     known: dict[tuple[str, str], int] = {}
     found = np.zeros(len(workloads), np.int64)
     for k, (one, queue) in enumerate(zip(workloads, queues, strict=True)):

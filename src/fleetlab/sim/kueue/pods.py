@@ -7,24 +7,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fleetlab.core.kubernetes import Requirement, SchedulingNode, SchedulingPod, Selector
-from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.sim.kubernetes.decide import decide
 from fleetlab.sim.kubernetes.play import pods_of
-from fleetlab.sim.kubernetes.state import Bools, Cache
-from fleetlab.sim.kueue.loop import KueueSite, Loop, WorkloadRun
+from fleetlab.sim.kubernetes.state import Cache
+from fleetlab.sim.kueue.loop import Loop, WorkloadRun
+from fleetlab.sim.kueue.site_topology import NodeSite
 from fleetlab.sim.kueue.submissions import FLAVOR
 from fleetlab.sim.world import World
 
-GRACE = 30.0  # terminationGracePeriodSeconds, by default
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """The nodes, and of which flavors each is."""
-
-    nodes: list[SchedulingNode]
-    of_flavor: dict[str, Bools]
+Labels = tuple[Requirement, ...]
 
 
 @dataclass
@@ -39,10 +31,10 @@ class BoundPods:
 class PodLoop(Loop):
     """A simulation in which pods need nodes; those that find none are tried again when others leave theirs."""
 
-    def __init__(self, site: Kueue, workloads: list[KueueWorkload], world: World, flavors: Nodes, seed: int) -> None:
-        super().__init__(KueueSite(site, grace=GRACE), workloads, world.runtime.tolist(), seed)
-        self.profile = site.pods
-        self.cache = Cache(_labelled(flavors))
+    def __init__(self, site: NodeSite, workloads: list[KueueWorkload], world: World, seed: int) -> None:
+        super().__init__(site, workloads, world.runtime.tolist(), seed)
+        self.profile = site.kueue.pods
+        self.cache = Cache(_labelled(site))
         self.pods = pods_of(world)
         self.instances = world.instances.tolist()
         self.bound: dict[int, BoundPods] = {}
@@ -79,9 +71,9 @@ class PodLoop(Loop):
 
     def _bind(self, k: int) -> None:
         mine = self.bound[k]
-        template = self._pod(k)
+        places = self._places(k)
         while len(mine.nodes) < self.instances[k]:
-            pod = replace(template, name=f"{k}/{len(mine.nodes)}")
+            pod = replace(self._pod(k, places[len(mine.nodes)]), name=f"{k}/{len(mine.nodes)}")
             best = decide(self.cache, pod, self.profile).best
             if not len(best):
                 self._without_nodes.append(k)
@@ -92,16 +84,25 @@ class PodLoop(Loop):
             mine.since.append(self.now)
         super().begin(k)
 
-    def _pod(self, k: int) -> SchedulingPod:
-        """The pod of a job, which goes to nodes of the flavors it was given."""
+    def _places(self, k: int) -> list[Labels]:
+        """The labels of the domain of each pod, where it has one: Kueue writes them into the pod's node selector."""
+        found: list[Labels] = []
+        for seats in self.holding[k][1].placement:
+            levels = self.state.forests.by_flavor[seats.flavor].topology.levels
+            domain = tuple(Requirement(key, "In", (at,)) for key, at in zip(levels, seats.domain, strict=True))
+            found += [domain] * seats.count
+        return found or [()] * self.instances[k]
+
+    def _pod(self, k: int, domain: Labels) -> SchedulingPod:
+        """The pod of a job, which goes to nodes of the flavors it was given, and of its domain."""
         flavors = sorted({flavor for flavor, _ in self.holding[k][0].usage})
         wanted = tuple(Requirement(f"{FLAVOR}-{name}", "Exists") for name in flavors)
         pod = self.pods[k]
-        return replace(pod, selector=Selector((*pod.selector.labels, *wanted), pod.selector.fields))
+        return replace(pod, selector=Selector((*pod.selector.labels, *wanted, *domain), pod.selector.fields))
 
 
-def _labelled(flavors: Nodes) -> list[SchedulingNode]:
+def _labelled(site: NodeSite) -> list[SchedulingNode]:
     def labels(k: int) -> dict[str, str]:
-        return {f"{FLAVOR}-{name}": "" for name, has in flavors.of_flavor.items() if has[k]}
+        return {f"{FLAVOR}-{name}": "" for name, has in site.of_flavor.items() if has[k]}
 
-    return [replace(node, labels={**node.labels, **labels(k)}) for k, node in enumerate(flavors.nodes)]
+    return [replace(node, labels={**node.labels, **labels(k)}) for k, node in enumerate(site.nodes)]

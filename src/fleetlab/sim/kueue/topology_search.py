@@ -66,7 +66,7 @@ class Search:
             else:
                 parts = [self._fill(self._sorted(each.children), each.pods, in_slices=False) for each in chosen]
                 chosen = [domain for part in parts for domain in part]
-        requests = self.need.pod_set.requests
+        requests = self.need.pod_set.taken
         seats = [Seats(self.need.flavor, each.values, requests, each.pods) for each in chosen if each.pods]
         return tuple(sorted(seats, key=lambda each: each.domain))
 
@@ -90,7 +90,7 @@ class Search:
         if self.forest.ends_at_nodes and not self._selects(leaf):
             return 0
         free = {name: amount - (0 if empty else leaf.used.get(name, 0)) for name, amount in leaf.capacity.items()}
-        wanted = {**pods.requests, PODS: 1}
+        wanted = {**pods.taken, PODS: 1}
         return max(0, min(free.get(name, 0) // amount for name, amount in wanted.items() if amount > 0))
 
     def _selects(self, node: Domain) -> bool:

@@ -8,6 +8,7 @@ from math import ceil
 
 from fleetlab.core.admission import EXISTS, Container, CreatedPod, LimitItem, LimitRange, NamespaceQuota, Scope
 from fleetlab.core.kubernetes import CPU
+from fleetlab.core.kueue_workload import POD_SET
 from fleetlab.traces.kubernetes.nodes import amounts
 from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, words
 
@@ -86,11 +87,14 @@ def priority_class(item: Object) -> tuple[str, int]:
 def created_pod(item: Object) -> CreatedPod:
     """Read a pod as it was created; what is only limited is requested as much."""
     about, spec = members(item.get("metadata"), "metadata"), members(item.get("spec"), "spec")
+    given = members(about.get("annotations"), "metadata.annotations")
+    notes = {key: words(text, f"metadata.annotations.{key}") for key, text in given.items() if key.startswith(POD_SET)}
     return CreatedPod(
         words(about.get("namespace"), "metadata.namespace") or "default",
         (*_containers(spec, "containers"), *_containers(spec, "initContainers")),
         words(spec.get("priorityClassName"), "spec.priorityClassName"),
         spec.get("activeDeadlineSeconds") is not None,
+        notes,
     )
 
 

@@ -7,6 +7,7 @@
 | PyTorchJob and others of Kubeflow's training operator | `training.kubeflow.org/job-name` | replica type and index |
 | RayJob, RayCluster | `ray.io/cluster` | |
 | LeaderWorkerSet | `leaderworkerset.sigs.k8s.io/group-key` | worker index |
+| pods that Kueue admits together | `kueue.x-k8s.io/pod-group-name` | pod index |
 | Job that is Indexed | the Job's name | completion index |
 
 Pods of a Job without an index take work from a queue on their own: they are no gang.
@@ -23,12 +24,13 @@ GROUPS = (
     "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name", "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name", "pod-group-name",
     "jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name", "ray.io/cluster",
-    "leaderworkerset.sigs.k8s.io/group-key",
+    "leaderworkerset.sigs.k8s.io/group-key", "kueue.x-k8s.io/pod-group-name",
 )  # fmt: skip
 INDEX, JOB_NAMES = "batch.kubernetes.io/job-completion-index", ("batch.kubernetes.io/job-name", "job-name")
 RANK = (
     "jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index", "training.kubeflow.org/replica-type",
-    "training.kubeflow.org/replica-index", "leaderworkerset.sigs.k8s.io/worker-index", INDEX,
+    "training.kubeflow.org/replica-index", "leaderworkerset.sigs.k8s.io/worker-index",
+    "kueue.x-k8s.io/pod-group-pod-index", INDEX,
 )  # fmt: skip
 
 
