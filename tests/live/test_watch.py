@@ -25,6 +25,7 @@ from fleetlab.live.trace import trace_of
 from fleetlab.live.watch import Watcher
 from fleetlab.studies.eta.history import History
 from fleetlab.studies.eta.question import question_of
+from fleetlab.traces.slurm.submit_line import options_of
 
 BEGIN = 1_800_000_000.0
 
@@ -259,6 +260,14 @@ def test_without_accounting_jobs_are_known_as_far_as_the_controller_tells(site):
     site.poll(90)
     site.poll(10.5)  # job 3 ended at 100, and is forgotten a second later
     assert site.trace().workload.frame["status"].to_list() == ["running", "waiting", "completed"]
+
+
+def test_lines_of_submission_are_forgotten_after_their_jobs(tmp_path):
+    made = Site(drawn(1500, BEGIN, 20.0, 600.0), tmp_path / "watched").start()
+    for _ in range(8):
+        made.poll(3700.0)
+    made.stop()
+    assert options_of.cache_info().currsize < 800  # of the last three hours
 
 
 # -- jobs that end while nobody looks ----------------------------------------------------------------------------------

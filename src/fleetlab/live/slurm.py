@@ -19,6 +19,7 @@ from fleetlab.traces.slurm.node_lists import scontrol_rows
 from fleetlab.traces.slurm.nodes import LOST, OUT
 from fleetlab.traces.slurm.squeue_json import queue_rows
 from fleetlab.traces.slurm.states import STATUS
+from fleetlab.traces.slurm.submit_line import options_of
 from fleetlab.traces.slurm.tres import gres_of, tres
 
 OVERLAP_S = 600.0  # s before the last reading that accounting is read again: rows come late
@@ -109,6 +110,8 @@ class SlurmSource:
     def _ended(self, found: Poll, begun: float, accounted: float) -> None:
         """Read a day of accounting at most: after a week of silence it takes seven polls."""
         sweep = found.at - self._swept > SWEEP_EVERY_S
+        if sweep:
+            options_of.cache_clear()  # made for logs: it would keep the lines of 65,536 jobs that are long over
         since = max(begun, min(accounted - OVERLAP_S, found.at - SWEEP_S if sweep else accounted))
         until = min(found.at, since + SLICE_S)
         self._account(found, ["-S", f"uts{max(0, int(since))}", "-E", f"uts{int(until) + 1}", "-s", OVER])
