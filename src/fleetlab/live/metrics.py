@@ -7,7 +7,7 @@ alone, for a watch of months sees many; never jobs or users.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -56,6 +56,7 @@ COUNTERS: dict[str, tuple[Sequence[str], str]] = {
     "watch_rows": ((), "Rows written to the store"),
 }
 HISTOGRAM = "start_wait_seconds"
+Counts = defaultdict[tuple[str, ...], float]  # by labels
 
 
 @dataclass(eq=False)
@@ -67,7 +68,7 @@ class Metrics:
     values: dict[str, float] = field(default_factory=dict)  # gauges without labels
     predicted: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
     predicted_at: float | None = None
-    counts: dict[str, Counter[tuple[str, ...]]] = field(default_factory=lambda: {name: Counter() for name in COUNTERS})
+    counts: dict[str, Counts] = field(default_factory=lambda: {name: defaultdict(float) for name in COUNTERS})
     waits: dict[str, list[float]] = field(default_factory=dict)  # by queue: counts by bucket, then the sum
     nodes: dict[str, str] = field(default_factory=dict)  # their states at the last list of them
     labels: dict[str, set[str]] = field(default_factory=dict)  # of counters: values so far
