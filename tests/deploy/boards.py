@@ -5,7 +5,7 @@ import re
 
 WORDS = re.compile(r'"[^"]*"|\$\w+')
 # What PromQL itself has, of what is used.
-LANGUAGE = {"sum", "max", "by", "rate", "histogram_quantile", "label_values", "e6"}
+LANGUAGE = {"sum", "max", "by", "rate", "increase", "histogram_quantile", "label_values", "e6"}
 
 
 def used(expression):

@@ -55,6 +55,10 @@ def tres(job):
     return f"cpu=4,mem=8000M,node=1,billing=4,gres/gpu={job['gpus']}"
 
 
+def name(job):
+    return f"a|run-{job['id']}"  # every job has another name, and another line of submission
+
+
 def squeue(jobs, now, forget=FORGET_S):
     listed = [job for job in jobs if job["submit"] <= now and job["end"] + forget > now]
     return json.dumps({"meta": {}, "errors": [], "jobs": [_queued(job, now) for job in listed]})
@@ -64,7 +68,7 @@ def _queued(job, now):
     is_now = state(job, now)
     ran = is_now in ("RUNNING", "COMPLETED")
     return {
-        "job_id": job["id"], "array_job_id": 0, "array_task_id": None, "het_job_id": 0, "name": "train",
+        "job_id": job["id"], "array_job_id": 0, "array_task_id": None, "het_job_id": 0, "name": name(job),
         "user_name": f"u{job['id'] % 5}", "account": "lab", "partition": "gpu", "qos": "normal", "job_state": is_now,
         "state_reason": ("Resources" if job["id"] % 2 else "Priority") if is_now == "PENDING" else "None",
         "priority": 1000 + int(now) % 977, "submit_time": job["submit"], "eligible_time": job["submit"],
@@ -75,7 +79,8 @@ def _queued(job, now):
 
 def sacct(jobs, now, words):
     if "--helpformat" in words:
-        return "JobID JobIDRaw User Account Partition QOS Submit Start End State AllocTRES ReqTRES NodeList JobName"
+        known = "JobID JobIDRaw User Account Partition QOS Submit Start End State AllocTRES ReqTRES NodeList JobName"
+        return f"{known} SubmitLine"
     fields = words[words.index("-o") + 1].split(",")
     if "-j" in words:
         ids = {int(number) for number in words[words.index("-j") + 1].split(",")}
@@ -93,7 +98,8 @@ def _accounted(job, now):
         "Partition": "gpu", "QOS": "normal", "Submit": str(job["submit"]), "Eligible": str(job["submit"]),
         "Start": str(int(job["start"])) if ran else "Unknown", "End": str(int(job["end"])),
         "State": state(job, now) + ("" if ran else " by 1000"), "AllocTRES": tres(job) if ran else "",
-        "ReqTRES": tres(job), "NodeList": job["node"] if ran else "None assigned", "JobName": "a|b",
+        "ReqTRES": tres(job), "NodeList": job["node"] if ran else "None assigned", "JobName": name(job),
+        "SubmitLine": f"sbatch --output=/home/u{job['id'] % 5}/runs/{job['id']}/out.txt train.sh --seed {job['id']}",
     }  # fmt: skip
 
 

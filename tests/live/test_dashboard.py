@@ -28,5 +28,18 @@ def test_panels_do_not_lie_on_each_other():
 
 
 def test_names_of_metrics_end_in_their_unit_or_count_things():
-    things = {"jobs", "gpus", "fragmented", "up", "ended", "polls", "failures", "rows", "seconds", "bytes"}
+    things = {
+        "jobs",
+        "gpus",
+        "nodes",
+        "events",
+        "fragmented",
+        "up",
+        "ended",
+        "polls",
+        "failures",
+        "rows",
+        "seconds",
+        "bytes",
+    }
     assert {name.rsplit("_", 1)[-1] for name in (*GAUGES, *COUNTERS, HISTOGRAM)} <= things

@@ -150,6 +150,20 @@ def test_gpus_are_counted_by_where_pods_run_and_by_nodes_that_are_up(site):
     assert (row["gpus"], row["up"], row["allocated"]) == (16, 8.0, 4.0)
 
 
+def test_a_node_that_is_cordoned_is_drained_and_one_that_is_not_ready_is_down(site):
+    site.poll(60)
+    site.api.nodes[0]["spec"]["unschedulable"] = True
+    site.api.nodes[1]["status"]["conditions"][0]["status"] = "Unknown"
+    site.poll(120)
+    assert site.watcher.metrics.nodes == {"n1": "drained", "n2": "down"}
+    assert site.said[-2:] == ["down: n2", "drained: n1"]
+
+
+def test_namespaces_are_teams(site):
+    site.poll(60)
+    assert site.watcher.present.teams.rows() == [("team", "running", 1, 4.0), ("team", "waiting", 1, 4.0)]
+
+
 def test_what_is_kept_of_a_pod_has_no_environment_no_image_and_no_long_annotation(site):
     site.poll(60)
     kept = b"".join(p.read_bytes() for p in site.options.out.rglob("*") if p.is_file())

@@ -1,6 +1,7 @@
 """Polls of a cluster that fails, forgets and changes; on a clock of the test's own."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -11,19 +12,20 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.live.cluster import answer, drawn, install
+from tests.live.cluster import answer, drawn, install, scontrol
 
 from fleetlab.core import Scenario
 from fleetlab.core.errors import FleetlabError
 from fleetlab.live.analyze import predict
 from fleetlab.live.commands import SourceError
-from fleetlab.live.metrics import COUNTERS, GAUGES, HISTOGRAM, PREFIX
+from fleetlab.live.metrics import COUNTERS, GAUGES, HISTOGRAM, PREFIX, Metrics
 from fleetlab.live.options import WatchOptions
 from fleetlab.live.slurm import SlurmSource
 from fleetlab.live.trace import trace_of
 from fleetlab.live.watch import Watcher
 from fleetlab.studies.eta.history import History
 from fleetlab.studies.eta.question import question_of
+from fleetlab.traces.slurm.submit_line import options_of
 
 BEGIN = 1_800_000_000.0
 
@@ -119,7 +121,7 @@ def test_every_metric_has_a_name_of_prometheus_and_bounded_labels(site):
     assert set(families) == {PREFIX + name for name in (*GAUGES, *COUNTERS, HISTOGRAM)}
     assert all(families[PREFIX + name].type == "counter" for name in COUNTERS)
     labels = {label for f in families.values() for sample in f.samples for label in sample.labels}
-    assert labels <= {"queue", "reason", "gpu_type", "state", "part", "quantile", "request", "le"}
+    assert labels <= {"queue", "team", "reason", "gpu_type", "state", "event", "part", "quantile", "request", "le"}
 
 
 def test_more_queues_than_anyone_looks_at_are_one(tmp_path):
@@ -131,6 +133,78 @@ def test_more_queues_than_anyone_looks_at_are_one(tmp_path):
     made.stop()
     assert len(queues) == 51
     assert "other" in queues
+
+
+def test_counters_tell_a_bounded_number_of_queues_apart_however_many_come_and_go():
+    metrics = Metrics()
+    for number in range(500):
+        metrics.waited(f"namespace-{number}", "InsufficientGPU", 60.0)
+        metrics.observe(f"namespace-{number}", 30.0)
+    waited = metrics.counts["wait_seconds"]
+    assert len(waited) == len(metrics.waits) == 51
+    assert waited["other", "InsufficientGPU"] == 450 * 60.0
+
+
+def test_jobs_and_gpus_are_counted_by_account_and_state(site):
+    site.poll(90)
+    teams = {key: value for key, value in site.samples().items() if key[0].startswith("fleetlab_team_")}
+    assert {(key[0], key[1][1], key[2][1]): value for key, value in teams.items()} == {
+        ("fleetlab_team_jobs", "running", "lab"): 2,
+        ("fleetlab_team_jobs", "waiting", "lab"): 1,
+        ("fleetlab_team_gpus", "running", "lab"): 10,
+        ("fleetlab_team_gpus", "waiting", "lab"): 4,
+    }
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def nodes(site):
+    samples = site.samples()
+    by_state = {key[1][1]: value for key, value in samples.items() if key[0] == "fleetlab_nodes"}
+    events = {key[1][1]: value for key, value in samples.items() if key[0] == "fleetlab_node_events_total"}
+    return by_state, events
+
+
+def poll_with_states(site, **states):
+    """Poll while scontrol shows some nodes in other states."""
+    text = scontrol(site.jobs, site.now, ["show", "node"])
+    for name, state in states.items():
+        text = re.sub(rf"(NodeName={name} .*?State=)\S+", rf"\g<1>{state}", text, flags=re.DOTALL)
+    site.broken = {"scontrol": text}
+    site.poll()
+    site.broken = {}
+
+
+def test_nodes_are_up_drained_or_down(site):
+    poll_with_states(site, n1="DOWN*+DRAIN", n2="MIXED+DRAIN", n3="IDLE+POWERED_DOWN")
+    assert nodes(site)[0] == {"up": 2, "drained": 1, "down": 1}
+
+
+def test_a_node_that_was_down_when_the_watch_began_is_no_event(site):
+    poll_with_states(site, n1="DOWN")
+    assert nodes(site)[1] == {"down": 0, "drained": 0, "back": 0}
+
+
+def test_nodes_that_go_down_are_drained_and_come_back_are_counted_and_said(site):
+    site.poll()
+    poll_with_states(site, n1="DOWN*", n2="IDLE+DRAIN")
+    poll_with_states(site, n1="DOWN*", n2="IDLE+DRAIN")
+    poll_with_states(site, n2="IDLE+DRAIN")
+    assert nodes(site)[1] == {"down": 1, "drained": 1, "back": 1}
+    assert site.said[-3:] == ["down: n1", "drained: n2", "back: n1"]
+
+
+def test_a_list_of_nodes_that_fails_changes_no_node_and_no_gpu(site):
+    poll_with_states(site, n1="DOWN")
+    before = site.samples()
+    site.broken = {"scontrol": None}
+    site.poll(1)
+    after = site.samples()
+    assert nodes(site)[0] == {"up": 3, "drained": 0, "down": 1}
+    assert {k: v for k, v in before.items() if k[0] == "fleetlab_gpus"} == {
+        k: v for k, v in after.items() if k[0] == "fleetlab_gpus"
+    }
 
 
 def _many_partitions(text):
@@ -186,6 +260,14 @@ def test_without_accounting_jobs_are_known_as_far_as_the_controller_tells(site):
     site.poll(90)
     site.poll(10.5)  # job 3 ended at 100, and is forgotten a second later
     assert site.trace().workload.frame["status"].to_list() == ["running", "waiting", "completed"]
+
+
+def test_lines_of_submission_are_forgotten_after_their_jobs(tmp_path):
+    made = Site(drawn(1500, BEGIN, 20.0, 600.0), tmp_path / "watched").start()
+    for _ in range(8):
+        made.poll(3700.0)
+    made.stop()
+    assert options_of.cache_info().currsize < 800  # of the last three hours
 
 
 # -- jobs that end while nobody looks ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from fleetlab.live.commands import SourceError
 from fleetlab.live.kube_api import Api, items
 from fleetlab.live.kube_reasons import wait_reason
-from fleetlab.live.rows import ENDED, PRESENT, UNSEEN, Poll, Row, mark_of
+from fleetlab.live.rows import DOWN, DRAINED, ENDED, PRESENT, UNSEEN, UP, Poll, Row, mark_of
 from fleetlab.live.sources import Missing
 from fleetlab.traces.kubernetes.pod_groups import pod_group
 from fleetlab.traces.kubernetes.pods import GONE
@@ -65,7 +65,7 @@ class KubernetesSource:
         nodes = [stripped_node(node) for node in items(self._api, "/api/v1/nodes")]
         found.nodes = json.dumps({"apiVersion": "v1", "kind": "NodeList", "items": nodes})
         found.nodes_mark = mark_of(*({**node, "spec": {}} for node in nodes))
-        found.down = frozenset(node["metadata"]["name"] for node in nodes if _is_down(node))
+        found.states = {node["metadata"]["name"]: _state(node) for node in nodes}
 
     def resolve(self, found: Poll, missing: Mapping[str, Missing], every: float) -> None:
         """Say when deleted pods ended: when they were killed, or between two polls, or nobody knows."""
@@ -155,9 +155,12 @@ def stripped_node(node: Object) -> Object:
     }
 
 
-def _is_down(node: Object) -> bool:
-    ready = any(c.get("status") == "True" for c in node["status"]["conditions"])
-    return bool(node["spec"].get("unschedulable")) or (bool(node["status"]["conditions"]) and not ready)
+def _state(node: Object) -> str:
+    """Tell whether a node takes pods: one that is not ready is down, one that is cordoned is drained."""
+    conditions = node["status"]["conditions"]
+    if conditions and not any(c.get("status") == "True" for c in conditions):
+        return DOWN
+    return DRAINED if node["spec"].get("unschedulable") else UP
 
 
 def _gone(pod: Mapping[str, Any], at: float | None) -> Object:

@@ -1,17 +1,19 @@
 """The present for Prometheus: gauges of the last good poll with their age, and counters since the watch began.
 
-Labels are bounded: queues, reasons and GPU types as `present` keeps them; never jobs or users.
+Labels are bounded: queues, teams, reasons and GPU types as `present` keeps them, and counters count the first of these
+alone, for a watch of months sees many; never jobs or users.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fleetlab.live.present import Present
+from fleetlab.live.present import MOST_LABELS, OTHER, Present
+from fleetlab.live.rows import DOWN, DRAINED, UP
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -21,6 +23,9 @@ PREFIX = "fleetlab_"
 BUCKETS = (1.0, 60.0, 600.0, 3600.0, 14_400.0, 86_400.0, 604_800.0)
 QUEUE = ("queue",)
 WHY = ("queue", "reason")
+TEAM = ("team", "state")
+BACK = "back"
+NODE_EVENTS = (DOWN, DRAINED, BACK)
 # Each metric: what it is, its labels, and what it says.
 GAUGES: dict[str, tuple[Sequence[str], str]] = {
     "queue_jobs": (WHY, "Jobs that wait, by partition or queue and by the reason the scheduler gives"),
@@ -28,6 +33,9 @@ GAUGES: dict[str, tuple[Sequence[str], str]] = {
     "queue_longest_wait_seconds": (WHY, "How long the job has waited that waits longest"),
     "running_jobs": (QUEUE, "Jobs that run"),
     "running_gpus": (QUEUE, "GPUs that running jobs hold, as requested"),
+    "team_jobs": (TEAM, "Jobs that wait or run, by Slurm account or Kubernetes namespace"),
+    "team_gpus": (TEAM, "GPUs that these jobs request"),
+    "nodes": (("state",), "Nodes: up, drained (or cordoned: no new jobs), or down"),
     "gpus": (("gpu_type", "state"), "GPUs: allocated, free, or unavailable since their node is down or drained"),
     "gpus_fragmented": (("gpu_type",), "Free GPUs that the jobs at hand cannot use, as the FGD paper counts them"),
     "predicted_wait_seconds": (("queue", "quantile"), "Predicted time to start of the jobs that wait: over these jobs"),
@@ -41,12 +49,14 @@ GAUGES: dict[str, tuple[Sequence[str], str]] = {
 }
 COUNTERS: dict[str, tuple[Sequence[str], str]] = {
     "wait_seconds": (WHY, "Seconds that jobs have waited, by the reason at each poll"),
+    "node_events": (("event",), "Nodes that went down, were drained, or came back, from poll to poll"),
     "jobs_ended": ((), "Jobs that ended, or whose end nobody saw"),
     "watch_polls": ((), "Polls that gave a complete list of jobs"),
     "watch_failures": (("part",), "Questions that had no answer"),
     "watch_rows": ((), "Rows written to the store"),
 }
 HISTOGRAM = "start_wait_seconds"
+Counts = defaultdict[tuple[str, ...], float]  # by labels
 
 
 @dataclass(eq=False)
@@ -58,12 +68,37 @@ class Metrics:
     values: dict[str, float] = field(default_factory=dict)  # gauges without labels
     predicted: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
     predicted_at: float | None = None
-    counts: dict[str, Counter[tuple[str, ...]]] = field(default_factory=lambda: {name: Counter() for name in COUNTERS})
+    counts: dict[str, Counts] = field(default_factory=lambda: {name: defaultdict(float) for name in COUNTERS})
     waits: dict[str, list[float]] = field(default_factory=dict)  # by queue: counts by bucket, then the sum
+    nodes: dict[str, str] = field(default_factory=dict)  # their states at the last list of them
+    labels: dict[str, set[str]] = field(default_factory=dict)  # of counters: values so far
+
+    def waited(self, queue: str, reason: str, seconds: float) -> None:
+        """Count seconds of jobs that wait."""
+        self.counts["wait_seconds"][self._label("queue", queue), self._label("reason", reason)] += seconds
+
+    def _label(self, name: str, value: str) -> str:
+        """Return a label of a counter, which is never forgotten: beyond the first values it is `other`."""
+        values = self.labels.setdefault(name, set())
+        if value not in values and len(values) >= MOST_LABELS:
+            return OTHER
+        values.add(value)
+        return value
+
+    def take_nodes(self, states: dict[str, str]) -> dict[str, list[str]]:
+        """Take over a list of nodes; count those whose state has changed, and return them by what happened."""
+        changed: dict[str, list[str]] = {event: [] for event in NODE_EVENTS}
+        for node, state in states.items():
+            if self.nodes.get(node, state) != state:
+                changed[BACK if state == UP else state].append(node)
+        for event, nodes in changed.items():
+            self.counts["node_events"][event,] += len(nodes)
+        self.nodes = states
+        return changed
 
     def observe(self, queue: str, wait: float) -> None:
         """Count a job that started."""
-        row = self.waits.setdefault(queue, [0.0] * (len(BUCKETS) + 2))
+        row = self.waits.setdefault(self._label("queue", queue), [0.0] * (len(BUCKETS) + 2))
         for k, limit in enumerate(BUCKETS):
             row[k] += wait <= limit
         row[-2] += 1
@@ -90,6 +125,9 @@ class Metrics:
     def _gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
         now = time.time()
         gauges: dict[str, dict[tuple[str, ...], float]] = {name: {(): v} for name, v in self.values.items()}
+        if self.nodes:
+            counted = Counter(self.nodes.values())
+            gauges["nodes"] = {(state,): float(counted[state]) for state in (UP, DRAINED, DOWN)}
         gauges["watch_up"] = {(part,): float(up) for part, up in self.up.items()}
         gauges |= {name: dict(rows) for name, rows in self.predicted.items()}  # type: ignore[arg-type]
         if self.predicted_at is not None:
@@ -126,6 +164,8 @@ def _of_present(present: Present) -> dict[str, dict[tuple[str, ...], float]]:
     columns = {"queue_jobs": "jobs", "queue_gpus": "gpus", "queue_longest_wait_seconds": "longest"}
     made = {name: {(r["queue"], r["reason"]): float(r[c]) for r in waiting} for name, c in columns.items()}
     made |= {f"running_{c}": {(r["queue"],): float(r[c]) for r in running} for c in ("jobs", "gpus")}  # type: ignore[misc]
+    teams = list(present.teams.iter_rows(named=True))
+    made |= {f"team_{c}": {(r["team"], r["state"]): float(r[c]) for r in teams} for c in ("jobs", "gpus")}
     made["gpus"] = by_state
     made["gpus_fragmented"] = {(r["gpu_type"],): r["fragmented"] for r in gpus if r["fragmented"] is not None}  # type: ignore[misc]
     return made  # type: ignore[return-value]

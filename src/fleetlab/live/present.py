@@ -8,13 +8,14 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, FleetlabError, Trace, TraceError
-from fleetlab.live.rows import Poll
+from fleetlab.live.rows import UP, Poll
 from fleetlab.live.sources import Source
 from fleetlab.live.trace import read_rows
 
 MOST_LABELS = 50  # queues, reasons, GPU types that are told apart; others are "other"
 OTHER = "other"
 WAITING = {"queue": pl.String, "reason": pl.String, "jobs": pl.Int64, "gpus": pl.Float64, "longest": pl.Float64}
+TEAMS = {"team": pl.String, "state": pl.String, "jobs": pl.Int64, "gpus": pl.Float64}
 RUNNING = {"queue": pl.String, "jobs": pl.Int64, "gpus": pl.Float64}
 GPUS = {"gpu_type": pl.String, "gpus": pl.Int64, "up": pl.Float64, "allocated": pl.Float64, "fragmented": pl.Float64}
 
@@ -31,6 +32,7 @@ class Present:
     waiting: pl.DataFrame = field(default_factory=lambda: _empty(WAITING))
     running: pl.DataFrame = field(default_factory=lambda: _empty(RUNNING))
     gpus: pl.DataFrame = field(default_factory=lambda: _empty(GPUS))
+    teams: pl.DataFrame = field(default_factory=lambda: _empty(TEAMS))  # Slurm's accounts, Kubernetes' namespaces
     starts: dict[str, tuple[str, float]] = field(default_factory=dict)  # of running jobs, by name: queue and wait
 
 
@@ -52,7 +54,9 @@ def present_of(source: type[Source], poll: Poll, site: Path | None) -> Present:
     running = runs.group_by("queue").agg(jobs=pl.len().cast(pl.Int64), gpus=pl.col("gpus").sum()).sort("queue")
     waits = runs.filter(pl.col("start").is_not_null()).select("name", "queue", wait=pl.col("start") - pl.col("submit"))
     starts = {name: (queue, wait) for name, queue, wait in waits.iter_rows()}
-    return Present(poll.at, waiting, running, _gpus(trace, poll), starts)
+    at_hand = jobs.filter(pl.col("status").is_in(["waiting", "running"])).rename({"status": "state"})
+    teams = at_hand.group_by("team", "state").agg(jobs=pl.len().cast(pl.Int64), gpus=pl.col("gpus").sum())
+    return Present(poll.at, waiting, running, _gpus(trace, poll), teams.sort("team", "state"), starts)
 
 
 def _jobs(source: type[Source], trace: Trace, poll: Poll) -> pl.DataFrame:
@@ -62,24 +66,26 @@ def _jobs(source: type[Source], trace: Trace, poll: Poll) -> pl.DataFrame:
         "job", "submit", "start", status=pl.col("status").cast(pl.String),
         gpus=pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / 1000,
         partition=pl.col("partitions").list.first(), of_queue=pl.col("queue").cast(pl.String),
-        user=pl.col("user").cast(pl.String),
+        user=pl.col("user").cast(pl.String), app=pl.col("app").cast(pl.String),
     )  # fmt: skip
-    queue = pl.col("partition") if source.format == "slurm" else pl.coalesce("of_queue", "user")
+    # The reader of Slurm's log keeps the account as the application, that of pods the namespace as the user.
+    is_slurm = source.format == "slurm"
+    queue, team = ("partition", "app") if is_slurm else (pl.coalesce("of_queue", "user"), "user")
     assert trace.names is not None
     said = {name: row.reason for row in poll.rows.values() if row.reason for name in source.job_names(row.data)}
     reasons = pl.DataFrame(
         {"name": list(said), "said": list(said.values())}, schema=dict.fromkeys(("name", "said"), pl.String)
     )
     frame = frame.join(trace.names.collect(), on="job", how="left").join(reasons, on="name", how="left")
-    if source.format == "slurm":  # tasks of an array that have not been split off have one row
+    if is_slurm:  # tasks of an array that have not been split off have one row
         by_series = trace.series.get("reason")
         if by_series is not None:
             frame = frame.join(by_series.collect(), on="job", how="left")
             frame = frame.with_columns(said=pl.coalesce("said", "reason")).drop("reason")
     frame = frame.with_columns(
-        pl.col("submit", "start") + epoch, queue=queue.fill_null("none"), reason=pl.col("said").fill_null("None")
-    )
-    return frame.with_columns(_few(frame, "queue"), _few(frame, "reason"))
+        pl.col("submit", "start") + epoch, queue=queue, team=team, reason=pl.col("said").fill_null("None")
+    ).with_columns(pl.col("queue", "team").fill_null("none"))
+    return frame.with_columns(_few(frame, column) for column in ("queue", "team", "reason"))
 
 
 def _few(frame: pl.DataFrame, column: str) -> pl.Expr:
@@ -115,8 +121,8 @@ def _counted(cluster: Cluster, used: dict[str, tuple[int, int, bool]]) -> pl.Dat
 def _used(trace: Trace, cluster: Cluster, poll: Poll) -> dict[str, tuple[int, int, bool]]:
     """Return what is allocated on each node: as the source tells, or by where jobs run."""
     if poll.used is not None:
-        return {name: (use.gpu_milli, use.cpu_milli, use.up) for name, use in poll.used.items()}
-    used = {name: (0, 0, name not in poll.down) for name in cluster.frame["node"]}
+        return {name: (use.gpu_milli, use.cpu_milli, poll.states[name] == UP) for name, use in poll.used.items()}
+    used = {name: (0, 0, poll.states.get(name, UP) == UP) for name in cluster.frame["node"]}
     if trace.placements is not None:
         runs = trace.workload.frame.filter(pl.col("status") == "running").select("job", "gpu_milli", "cpu_milli")
         placed = trace.placements.select("job", pl.col("node").cast(pl.String)).collect().join(runs, on="job")

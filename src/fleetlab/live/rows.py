@@ -35,13 +35,16 @@ class Row:
         return json.dumps(self.data, separators=(",", ":"), ensure_ascii=True)
 
 
+# Whether a node takes jobs: up; drained: no new ones; down: none at all.
+UP, DRAINED, DOWN = "up", "drained", "down"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """What is allocated on a node, and whether it takes jobs."""
+    """What is allocated on a node."""
 
     gpu_milli: int
     cpu_milli: int
-    up: bool
 
 
 @dataclass(slots=True)
@@ -55,7 +58,7 @@ class Poll:
     nodes: str = ""  # as the reader of the format takes it
     nodes_mark: str = ""  # changes when there are other nodes
     used: dict[str, NodeUse] | None = None  # None: to be counted from where jobs run
-    down: frozenset[str] = frozenset()
+    states: dict[str, str] = field(default_factory=dict)  # of nodes, by name: UP, DRAINED or DOWN
     failures: dict[str, str] = field(default_factory=dict)  # by command, why it failed
 
     def add(self, row: Row) -> None:

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 from fleetlab.core.errors import TraceError
 from fleetlab.live.commands import Ask, SourceError, ask
-from fleetlab.live.rows import ENDED, PRESENT, RECORDED, UNSEEN, NodeUse, Poll, Row, mark_of
+from fleetlab.live.rows import DOWN, DRAINED, ENDED, PRESENT, RECORDED, UNSEEN, UP, NodeUse, Poll, Row, mark_of
 from fleetlab.live.sources import Missing
 from fleetlab.traces.slurm.node_lists import scontrol_rows
-from fleetlab.traces.slurm.nodes import OUT
+from fleetlab.traces.slurm.nodes import LOST, OUT
 from fleetlab.traces.slurm.squeue_json import queue_rows
 from fleetlab.traces.slurm.states import STATUS
+from fleetlab.traces.slurm.submit_line import options_of
 from fleetlab.traces.slurm.tres import gres_of, tres
 
 OVERLAP_S = 600.0  # s before the last reading that accounting is read again: rows come late
@@ -100,14 +101,17 @@ class SlurmSource:
             try:
                 parts = tres(words["used"])
                 cpus = int(float(parts.get("cpu", 0)) * 1000)
-                use = NodeUse(1000 * gres_of(parts).gpus, cpus, not OUT.search(words["state"]))
+                use = NodeUse(1000 * gres_of(parts).gpus, cpus)
             except ValueError:
                 continue  # a node that cannot be read is not counted here, and rejected by the reader
             found.used[words["name"]] = use
+            found.states[words["name"]] = node_state(words["state"])
 
     def _ended(self, found: Poll, begun: float, accounted: float) -> None:
         """Read a day of accounting at most: after a week of silence it takes seven polls."""
         sweep = found.at - self._swept > SWEEP_EVERY_S
+        if sweep:
+            options_of.cache_clear()  # made for logs: it would keep the lines of 65,536 jobs that are long over
         since = max(begun, min(accounted - OVERLAP_S, found.at - SWEEP_S if sweep else accounted))
         until = min(found.at, since + SLICE_S)
         self._account(found, ["-S", f"uts{max(0, int(since))}", "-E", f"uts{int(until) + 1}", "-s", OVER])
@@ -160,6 +164,17 @@ class SlurmSource:
     def job_names(row: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the id that squeue shows."""
         return (str(row["JobID"]),)
+
+
+def node_state(text: str) -> str:
+    """Tell whether a node takes jobs.
+
+    >>> [node_state(text) for text in ("MIXED", "IDLE+DRAIN", "DOWN*+DRAIN", "IDLE+POWERED_DOWN")]
+    ['up', 'drained', 'down', 'up']
+    """
+    if not OUT.search(text):
+        return UP
+    return DOWN if LOST.search(text) else DRAINED
 
 
 def _row(row: dict[str, str], rank: int, reason: str = "") -> Row:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core.durations import plural
 from fleetlab.core.errors import FleetlabError
 from fleetlab.core.files import atomic_write
 from fleetlab.live.background import Background
@@ -33,6 +34,7 @@ from fleetlab.monitor.run import stop_event
 FOLD_S, FOLD_BYTES = 3600.0, 8 << 20  # the journal is folded when it is so old, or so large
 SITE_S = 3600.0  # s between readings of the site's configuration
 DAY = 86_400.0
+MOST_NAMED = 10  # nodes in one line
 Say = Callable[[str], None]
 Clock = Callable[[], float]
 
@@ -167,6 +169,8 @@ class Watcher:
         self._write(poll, missing, moved)
         if poll.listed:
             self._show(poll)
+        if poll.states:
+            self._see_nodes(poll.states)
         self._report(poll)
         self.metrics.values["watch_poll_seconds"] = self._clock() - began
         if self.background is not None:
@@ -236,16 +240,25 @@ class Watcher:
         except (FleetlabError, pl.exceptions.PolarsError) as e:  # the rows are kept all the same
             poll.failures["present"] = " ".join(str(e).split())[:200]
             return
+        if before is not None and not poll.nodes:  # they were not listed: what is known of their GPUs stays
+            self.present = replace(self.present, gpus=before.gpus)
         self.metrics.present = self.present
         self.metrics.counts["watch_polls"][()] += 1
         if before is not None:
             passed = poll.at - before.at
             for row in self.present.waiting.iter_rows(named=True):
-                self.metrics.counts["wait_seconds"][row["queue"], row["reason"]] += passed * row["jobs"]
+                self.metrics.waited(row["queue"], row["reason"], passed * row["jobs"])
         if self._started is not None:
             for job in self.present.starts.keys() - self._started.keys():
                 self.metrics.observe(*self.present.starts[job])
         self._started = self.present.starts
+
+    def _see_nodes(self, states: dict[str, str]) -> None:
+        """Say which nodes went down, were drained or came back since the last list of them."""
+        for event, nodes in self.metrics.take_nodes(states).items():
+            if nodes:
+                more = f" and {plural(len(nodes) - MOST_NAMED, 'other')}" if len(nodes) > MOST_NAMED else ""
+                self.say(f"{event}: {', '.join(nodes[:MOST_NAMED])}{more}")
 
     def _report(self, poll: Poll) -> None:
         """Say once that a part fails, and once that it answers again."""

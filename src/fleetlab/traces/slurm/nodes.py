@@ -19,6 +19,7 @@ from fleetlab.traces.slurm.tres import PerGpu, count, gres_list, gres_of, mebiby
 MOST = 1_000_000  # nodes
 # `MIXED+DRAIN`, `IDLE,FAIL`, `drained*`, `drng`: no new job goes there.
 OUT = re.compile(r"\b(?:down|drain|drng|fail|error|maint)", re.IGNORECASE)
+LOST = re.compile(r"\b(?:down|fail|error)", re.IGNORECASE)  # of these: nor does one go on there
 
 
 @dataclass(frozen=True)
