@@ -232,6 +232,16 @@ def test_a_taint_that_only_advises_is_avoided_and_one_that_does_not_is_never_use
     assert nodes(simulate(trace, scheduler="kubernetes")) == ["b"] * 4
 
 
+@pytest.mark.parametrize(
+    ("grace", "start"),
+    [({}, 80.0), ({"terminationGracePeriodSeconds": 0}, 50.0), ({"terminationGracePeriodSeconds": 60}, 110.0)],
+)
+def test_a_victim_leaves_after_the_grace_of_its_own_pod(read, grace, start):
+    low = pod("lo", gpus="8", runs=500, priority=0, **grace)
+    trace = read(node("a"), low, pod("hi", at=50, gpus="8", priority=10))
+    assert starts(simulate(trace, scheduler="kubernetes"))[1] == start
+
+
 BUDGET = {
     "kind": "PodDisruptionBudget", "metadata": {"name": "db", "namespace": "team"},
     "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},

@@ -9,6 +9,7 @@ from math import ceil
 from fleetlab.core.kubernetes import (
     ASSUMED,
     CPU,
+    GRACE,
     DisruptionBudget,
     PodTerm,
     Requirement,
@@ -59,7 +60,17 @@ def scheduling_pod(item: Object) -> SchedulingPod:
             *_rather_near(wishes, "podAffinity", namespace),
             *((-weight, term) for weight, term in _rather_near(wishes, "podAntiAffinity", namespace)),
         ),
+        grace=_grace(spec),
     )
+
+
+def _grace(spec: Object) -> float:
+    """How long it may take to leave; the API server takes a negative time for one second."""
+    key = "terminationGracePeriodSeconds"
+    if spec.get(key) is None:
+        return GRACE
+    seconds = whole(spec[key], f"spec.{key}")
+    return float(seconds) if seconds >= 0 else 1.0
 
 
 def _near(wishes: Object, kind: str, namespace: str) -> Iterable[PodTerm]:
