@@ -242,6 +242,42 @@ def test_a_victim_leaves_after_the_grace_of_its_own_pod(read, grace, start):
     assert starts(simulate(trace, scheduler="kubernetes"))[1] == start
 
 
+def named(name, value, **words):
+    return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value} | words
+
+
+@pytest.mark.parametrize(
+    ("classes", "of_low", "of_high", "start"),
+    [
+        ([named("high", 10)], {}, {"priorityClassName": "high"}, 80.0),
+        ([named("high", 10, preemptionPolicy="Never")], {}, {"priorityClassName": "high"}, 500.0),
+        ([named("high", 10, preemptionPolicy="Never")], {}, {"priorityClassName": "high", "priority": 10,
+                                                             "preemptionPolicy": "PreemptLowerPriority"}, 80.0),
+        ([named("some", 10, globalDefault=True), named("low", 5)], {"priorityClassName": "low"}, {}, 80.0),
+        ([named("some", 10, globalDefault=True)], {}, {}, 500.0),
+        ([named("some", 10, globalDefault=True)], {}, {"priority": 0}, 500.0),
+        ([], {}, {"priorityClassName": "system-node-critical"}, 80.0),
+    ],
+)  # fmt: skip
+def test_pods_that_say_no_priority_have_that_of_their_class(read, classes, of_low, of_high, start):
+    low, high = pod("lo", gpus="8", runs=500, **of_low), pod("hi", at=50, gpus="8", **of_high)
+    trace = read(node("a"), low, high, *classes)  # classes may come after the pods that name them
+    assert starts(simulate(trace, scheduler="kubernetes"))[1] == start
+
+
+def test_pods_of_the_default_class_count_in_its_quota(read):
+    select = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["some"]}]}
+    default = named("some", 10, globalDefault=True)
+    trace = read(node("a"), pod("p0"), pod("p1"), default, quota({"pods": "1"}, scopeSelector=select))
+    assert [start > 0 for start in starts(simulate(trace))] == [False, True]
+
+
+def test_a_class_that_is_not_in_the_list_is_said(read):
+    trace = read(node("a"), pod("p0", priorityClassName="high"), pod("p1", priorityClassName="gone", priority=5))
+    assert any("not in the list: high (1 pods): priority 0" in note for note in trace.notes)
+    assert not any("gone" in note for note in trace.notes)
+
+
 BUDGET = {
     "kind": "PodDisruptionBudget", "metadata": {"name": "db", "namespace": "team"},
     "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},

@@ -1,4 +1,4 @@
-"""ResourceQuotas, LimitRanges and priority classes, and pods as they were created."""
+"""ResourceQuotas and LimitRanges, and pods as they were created."""
 
 from __future__ import annotations
 
@@ -73,15 +73,6 @@ def _item(one: Object) -> LimitItem:
         default = most | default
         request = least | default | request
     return LimitItem(kind, least, most, default, request, {name: ceil(share * 1000) for name, share in ratio.items()})
-
-
-def priority_class(item: Object) -> tuple[str, int]:
-    """Read the name and value of one PriorityClass."""
-    value = item.get("value")
-    if not isinstance(value, int) or isinstance(value, bool):
-        msg = "no `value`"
-        raise MalformedObject(msg)
-    return _about(item)[1], value
 
 
 def created_pod(item: Object) -> CreatedPod:
