@@ -7,9 +7,10 @@ import pytest
 
 import fleetlab
 from fleetlab import Trace, simulate
-from fleetlab.core import WorkloadError
+from fleetlab.core import TraceError, WorkloadError
 from fleetlab.core.admission import NamespaceQuota
 from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.traces.kubernetes.scheduler_config import read_scheduler
 
 GPU = "nvidia.com/gpu"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -148,6 +149,60 @@ def test_rules_of_a_site_are_written_and_read_again(read):
 def test_a_quota_that_cannot_be_read_is_rejected_by_name(read):
     trace = read(node("a"), pod("p0"), quota({"cpu": "many"}))
     assert trace.rejects["reason"].to_list() == ["`spec.hard.cpu` is not a quantity: many (team/gpus)"]
+
+
+def ruled(kind, **spec):
+    return {"kind": kind, "metadata": {"name": "r", "namespace": "team"}, "spec": spec}
+
+
+MISTAKES = [
+    (ruled("ResourceQuota", hrad={"pods": "1"}), "unknown field `spec.hrad`: there are hard, scopes, scopeSelector"),
+    (ruled("ResourceQuota", scopes=[]), "no `spec.hard`"),
+    (ruled("ResourceQuota", hard={"cpus": "1"}), "a quota counts no `cpus`"),
+    (ruled("LimitRange", limits=[{"type": "Containers", "max": {"cpu": "1"}}]),
+     "`spec.limits.type` is none of Container, Pod, PersistentVolumeClaim: Containers"),
+    (ruled("LimitRange", limits=[{"type": "Container", "mx": {"cpu": "1"}}]), "unknown field `spec.limits.mx`"),
+    (ruled("LimitRange", limit=[]), "unknown field `spec.limit`"),
+    (ruled("LimitRange", limits=[{"type": "Pod", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]),
+     "`spec.limits.min` is above `spec.limits.max`: cpu"),
+    (ruled("LimitRange", limits=[{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}]),
+     "`spec.limits.default` is above `spec.limits.max`: cpu"),
+    (ruled("PodDisruptionBudget", minAvailable=1, maxUnavailable=1), "exclude each other"),
+    (ruled("PodDisruptionBudget", minAvailable="150%"), "`spec.minAvailable` is more than 100%: 150%"),
+    (ruled("PodDisruptionBudget", minAvailble=1), "unknown field `spec.minAvailble`"),
+    ({"kind": "PriorityClass", "metadata": {"name": "r"}, "value": 1, "globaldefault": True},
+     "unknown field `PriorityClass.globaldefault`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "reason"), MISTAKES)
+def test_a_rule_with_a_mistake_is_rejected_with_its_reason(read, rule, reason):
+    (found,) = read(node("a"), pod("p0"), rule).rejects["reason"].to_list()
+    assert reason in found
+
+
+@pytest.mark.parametrize(("rule", "reason"), MISTAKES)
+def test_a_file_with_a_mistaken_rule_is_refused_by_kind_and_name(tmp_path, rule, reason):
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(rule))
+    with pytest.raises(TraceError) as refused:
+        read_scheduler(path)
+    assert str(refused.value).startswith(f"rules.json, {rule['kind']} ")
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        quota({}),
+        quota({"requests.hugepages-2Mi": "1Gi", "count/jobs.batch": "3", "gold.storageclass.storage.k8s.io/x": "1"}),
+        ruled("LimitRange", limits=[{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]),
+        ruled("LimitRange", limits=[{"type": "openshift.io/Image", "max": {"storage": "1Gi"}}]),
+        ruled("PodDisruptionBudget", maxUnavailable="100%", unhealthyPodEvictionPolicy="AlwaysAllow"),
+    ],
+)
+def test_a_rule_that_the_api_server_takes_is_taken(read, rule):
+    assert read(node("a"), pod("p0"), rule).rejects.height == 0
 
 
 def job(name, at, parallelism=1, **status):

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fleetlab.core.admission import SYSTEM_CLASSES
-from fleetlab.traces.kubernetes.objects import MalformedObject, Object, display, members, words
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, display, fields, members, words
 from fleetlab.traces.kubernetes.pod_specs import Spec
 from fleetlab.traces.kubernetes.pods import Pod
 
+FIELDS = ("apiVersion", "kind", "metadata", "value", "globalDefault", "preemptionPolicy", "description")
 POLICIES = ("PreemptLowerPriority", "Never")
 
 
@@ -25,6 +26,7 @@ class PriorityClass:
 
 def priority_class(item: Object) -> PriorityClass:
     """Read one PriorityClass; Malformed says what is wrong with it."""
+    fields(item, "PriorityClass", FIELDS)
     name = words(members(item.get("metadata"), "metadata").get("name"), "metadata.name")
     if not name:
         msg = "no `metadata.name`"
