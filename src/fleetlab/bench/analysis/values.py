@@ -11,9 +11,11 @@ from typing import NamedTuple
 from fleetlab.bench.analysis.measure import Measure
 from fleetlab.bench.analysis.noise import Noise
 from fleetlab.bench.analysis.serving import ServedTenant
+from fleetlab.bench.results.latency import sum_times
 from fleetlab.stats import Difference, Interval, student_quantile
 
 LATE = "its generator of requests was late"
+CUT_OFF = "had not ended with the window"
 NORMAL = 1_000_000  # degrees of freedom of a quantile or a share of very many requests
 
 
@@ -144,9 +146,9 @@ class ServedValues(GoalValues):
 
     @property
     def not_compared(self) -> dict[str, str]:
-        """A late generator, or too few requests."""
+        """A late generator, too few requests, or too many that the end of the window cut off."""
         left = [mode for mode in self._apart() if not self._known(mode) and not self.served[mode].behind]
-        return {mode: "too few requests for a P99" if self.served[mode].valid else LATE for mode in left}
+        return {mode: _why_unknown(self.served[mode]) for mode in left}
 
     def value(self, mode: str) -> Interval:
         """P99 in milliseconds."""
@@ -169,6 +171,15 @@ class ServedValues(GoalValues):
         variances = (errors[0] ** 2 * counts[0], errors[1] ** 2 * counts[1])
         fixed = 0.0 if self.served[one].suites & self.served[other].suites else 2 * self.noise.again[False].variance
         return Difference(value, variances, counts, NORMAL, fixed)
+
+
+def _why_unknown(s: ServedTenant) -> str:
+    if not s.valid:
+        return LATE
+    if (above := s.above(0.99)) is None:
+        return "too few requests for a P99"
+    requests = sum_times(s.sent).n
+    return f"P99 above {1000 * above:,.0f} ms: {s.unfinished:,} of {requests:,} requests {CUT_OFF}"
 
 
 def best_first(values: GoalValues, modes: Sequence[str]) -> list[str]:
