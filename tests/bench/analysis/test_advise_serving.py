@@ -62,6 +62,20 @@ def test_a_server_that_keeps_up_in_no_mode_is_told_with_its_rates(tmp_path, made
     assert "time slicing falls behind: 140 of 200 requests/s; MPS falls behind: 120 of 200" in str(caught.value)
 
 
+@pytest.mark.parametrize("goal", ["throughput", "cost", "worst"])
+def test_a_goal_that_servers_do_not_have_is_refused_with_the_modes_in_which_they_fall_behind(tmp_path, made, goal):
+    cells = [served(made, "time-slicing", 200), served(made, "mps", 120, lag=2)]
+    with pytest.raises(DeviceError, match="in every mode in which it keeps up: train, serve; under MPS it falls") as e:
+        advise(made.suite(tmp_path, cells), mix="train, serve", goal=goal)
+    assert str(e.value).endswith("falls behind: 120 of 200 requests/s")
+
+
+def test_servers_that_keep_up_in_all_modes_are_not_told_to_fall_behind(tmp_path, made):
+    cells = [served(made, "time-slicing", 200), served(made, "mps", 200)]
+    with pytest.raises(DeviceError, match="in which it keeps up: train, serve$"):
+        advise(made.suite(tmp_path, cells), mix="train, serve")
+
+
 def test_a_server_of_the_h200_at_800_requests_per_second_keeps_up_in_one_mode():
     found = advise(H200 / "h200", mix="resnet-train, serve-800", goal="p99")
     assert (found.mode, found.verdict) == ("mps@50", "better")
