@@ -383,3 +383,12 @@ def test_blocks_that_repeat_the_same_cells_of_notebooks_are_no_repetition_of_thr
             cells.append(made.cell(both, mode=mode, block=block))
     found = advise(made.suite(tmp_path, cells), mix="2 notebook", goal="throughput")
     assert (found.mode, found.verdict) == ("mps", "not known")
+    assert "but its 2 blocks of one run drew the same cells of notebooks, and count once" in found.findings[0]
+
+
+def test_one_block_of_notebooks_is_not_said_to_repeat_cells(tmp_path, made):
+    slow = {"load": 2.0, "train": 8.0}
+    cells = [made.cell([user(made, 0, slow)], mode="time-slicing")]
+    cells += [made.cell([user(made, copy, slow) for copy in (0, 1)], mode=mode) for mode in ("time-slicing", "mps")]
+    found = advise(made.suite(tmp_path, cells), mix="2 notebook", goal="throughput")
+    assert "neither this mix nor one of the same work was measured twice" in found.findings[0]

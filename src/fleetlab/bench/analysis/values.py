@@ -15,6 +15,7 @@ from fleetlab.bench.results.latency import sum_times
 from fleetlab.stats import Difference, Interval, student_quantile
 
 LATE = "its generator of requests was late"
+IN_ONE_PLAN = "measure both in one plan, with blocks"
 CUT_OFF = "had not ended with the window"
 NORMAL = 1_000_000  # degrees of freedom of a quantile or a share of very many requests
 
@@ -27,8 +28,12 @@ def is_apart(mode: str) -> bool:
 class GoalValues(ABC):
     """Values of a goal by mode, for one mix or several."""
 
-    no_noise: str  # why the noise of a difference is not known, where it is not
     less: str = ""  # how a lower value is better: `shorter`, `lower`; empty if a higher one is
+
+    @property
+    @abstractmethod
+    def no_noise(self) -> str:
+        """Why the noise of a difference is not known, where it is not, and what to measure."""
 
     @property
     @abstractmethod
@@ -81,7 +86,15 @@ class MeasureValues(GoalValues):
     inverse: bool = False  # show 1 / value
     less: str = ""
     asked: tuple[str, ...] = ()  # all mixes that were asked for, where some lack a mode
-    no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice in one run"
+
+    @property
+    def no_noise(self) -> str:
+        """Single blocks, or blocks that count as one."""
+        if (blocks := max(self.measure.same_draw[mix] for mix in self.mixes)) > 1:
+            why = f"its {blocks} blocks of one run drew the same cells of notebooks, and count once"
+            return f"{why}; measure both again in one plan, in which each block draws its own"
+        why = "single blocks cannot tell: neither this mix nor one of the same work was measured twice in one run"
+        return f"{why}; {IN_ONE_PLAN}"
 
     @property
     def modes(self) -> list[str]:
@@ -124,8 +137,13 @@ class ServedValues(GoalValues):
 
     served: dict[str, ServedTenant]
     noise: Noise
-    no_noise: str = "the P99 has no interval: how requests wait in groups was not recorded, or these are too few"
     less: str = "shorter"
+
+    @property
+    def no_noise(self) -> str:
+        """Without an interval of the P99."""
+        why = "the P99 has no interval: how requests wait in groups was not recorded, or these are too few"
+        return f"{why}; {IN_ONE_PLAN}"
 
     @property
     def modes(self) -> list[str]:

@@ -62,8 +62,8 @@ def request_rates(one: Cell, window: float) -> tuple[float, float]:
     """Requests per second that were offered in a window, and that were answered in it."""
     if "llm" in one:
         llm = one["llm"]
-        offered = len(llm["requests"])
-        return offered / llm["seconds"], (offered - unfinished(one)) / llm["seconds"]
+        due = len(llm["requests"])
+        return due / llm["seconds"], (due - unfinished(one)) / llm["seconds"]
     steps: float = one.get("steps") or 0
     items = one.get("items") or steps  # of a request: its rate is that of items
     offered = float(one.get("offered", steps)) / window if window else 0.0
