@@ -63,7 +63,7 @@ def pair_of_chats(made, path, by):
 
 def test_a_p99_of_requests_that_had_not_ended_with_the_window_is_a_limit_and_decides_nothing(tmp_path, made):
     folder = pair_of_chats(made, tmp_path, {"time-slicing": (960, 40), "mps": (980, 20)})
-    with pytest.raises(DeviceError, match="MPS: P99 above 7,5.. ms: 20 of 1,000 requests had not ended") as caught:
+    with pytest.raises(DeviceError, match=r"MPS: P99 above 7,5.. ms: 20 of 1,000 requests had not ended") as caught:
         advise(folder, mix="chat, train", goal="p99")
     assert "--goal goodput" in caught.value.hint
 
@@ -85,7 +85,7 @@ def test_a_server_of_a_language_model_whose_queue_grows_falls_behind(tmp_path, m
 
 def test_long_requests_that_have_a_first_token_are_not_behind(tmp_path, made):
     folder = pair_of_chats(made, tmp_path, {"time-slicing": (800, 200), "mps": (1000, 0)})
-    with pytest.raises(DeviceError, match="time slicing: P99 above 7,5.. ms: 200 of 1,000"):
+    with pytest.raises(DeviceError, match=r"time slicing: P99 above 7,5.. ms: 200 of 1,000"):
         advise(folder, mix="chat, train", goal="p99")
 
 
@@ -97,7 +97,7 @@ def test_four_servers_of_the_h200_keep_up_in_no_mode():
 
 
 def test_two_servers_of_the_h200_have_no_p99_in_these_windows():
-    with pytest.raises(DeviceError, match="time slicing: P99 above 6,... ms: 105 of 403 requests had not ended"):
+    with pytest.raises(DeviceError, match=r"time slicing: P99 above 6,... ms: 105 of 403 requests had not ended"):
         advise(MEASURED, mix="2 llm-serve", goal="p99")
 
 

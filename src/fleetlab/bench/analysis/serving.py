@@ -10,7 +10,8 @@ quantile, that is a lower limit and no value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,12 @@ class ServedTenant:
             return None
         found = self._recorded(p)
         return None if found is None else found.value
+
+    def by_run(self, p: float) -> list[float]:
+        """Log of the quantile of each suite that has one."""
+        kept = self._kept()
+        runs = [replace(self, cells=[at for at in kept if at[0].suite == suite]) for suite in sorted(self.suites)]
+        return [math.log(found.value) for run in runs if (found := run.at(p))]
 
     def _recorded(self, p: float) -> Interval | None:
         alike = [one.about for _, one in self.cells]

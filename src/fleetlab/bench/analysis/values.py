@@ -6,10 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from fleetlab.bench.analysis.measure import Measure
-from fleetlab.bench.analysis.noise import Noise
+from fleetlab.bench.analysis.noise import Noise, Spread, half_width, pool
 from fleetlab.bench.analysis.serving import ServedTenant
 from fleetlab.bench.results.latency import sum_times
 from fleetlab.stats import Difference, Interval, student_quantile
@@ -133,7 +134,11 @@ class MeasureValues(GoalValues):
 
 @dataclass(frozen=True)
 class ServedValues(GoalValues):
-    """P99 of open-loop requests; only of modes in which the server keeps up and the generator was on time."""
+    """P99 of open-loop requests; only of modes in which the server keeps up and the generator was on time.
+
+    A P99 of one run says nothing of how far runs differ. Of several runs their variance is pooled over modes, and an
+    interval is never narrower than by it.
+    """
 
     served: dict[str, ServedTenant]
     noise: Noise
@@ -170,13 +175,27 @@ class ServedValues(GoalValues):
 
     def value(self, mode: str) -> Interval:
         """P99 in milliseconds."""
-        tail = self.served[mode].at(0.99)
-        assert tail is not None
+        tail = self._tail(mode)
+        half = half_width(self._between_runs.over(len(self.served[mode].suites)))
+        if math.isfinite(half) and math.isfinite(tail.low):
+            low, high = tail.value * math.exp(-half), tail.value * math.exp(half)
+            tail = Interval(tail.value, min(tail.low, low), max(tail.high, high))
         return Interval(*(1000 * v for v in tail))
 
+    def _tail(self, mode: str) -> Interval:
+        """From the requests of all runs together."""
+        tail = self.served[mode].at(0.99)
+        assert tail is not None
+        return tail
+
+    @cached_property
+    def _between_runs(self) -> Spread:
+        """Variance of the log of the P99 of one run; unknown if no mode was measured in two."""
+        return pool([[logs] for mode in self.modes if (logs := self.served[mode].by_run(0.99))])
+
     def difference(self, one: str, other: str) -> Difference:
-        """From the intervals of both quantiles, and the noise between runs if they are of different ones."""
-        tails = [self.value(mode) for mode in (one, other)]
+        """From the intervals of both quantiles, and the noise between runs."""
+        tails = [self._tail(mode) for mode in (one, other)]
         value = math.log(tails[1].value / tails[0].value)
         # What could close the gap: a higher quantile of the better mode, a lower one of the other.
         better, worse = tails if value >= 0 else tails[::-1]
@@ -188,7 +207,14 @@ class ServedValues(GoalValues):
         counts = (self.served[one].blocks, self.served[other].blocks)
         variances = (errors[0] ** 2 * counts[0], errors[1] ** 2 * counts[1])
         fixed = 0.0 if self.served[one].suites & self.served[other].suites else 2 * self.noise.again[False].variance
-        return Difference(value, variances, counts, NORMAL, fixed)
+        within = Spread(errors[0] ** 2 + errors[1] ** 2, NORMAL)
+        runs = self._between_runs.over(1 / sum(1 / len(self.served[mode].suites) for mode in (one, other)))
+        if not half_width(runs) > half_width(within):
+            return Difference(value, variances, counts, NORMAL, fixed)
+        # The variance between runs has that of their requests in it.
+        part = min(runs.variance / within.variance, 1.0) if within.variance else 1.0
+        beyond = max(runs.variance - within.variance, fixed, 0.0)
+        return Difference(value, (part * variances[0], part * variances[1]), counts, runs.freedom, beyond)
 
 
 def _why_unknown(s: ServedTenant) -> str:
