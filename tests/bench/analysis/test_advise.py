@@ -365,7 +365,7 @@ def test_a_limit_of_sms_guarantees_no_memory():
 
 
 def test_servers_of_language_models_are_pointed_to_their_goal():
-    with pytest.raises(DeviceError, match="answers its arrival rate, in every mode") as caught:
+    with pytest.raises(DeviceError, match="answers its arrival rate in every mode in which it keeps up") as caught:
         advise(H200.parent / "h200-llm", mix="llm-serve, llm-serve")
     assert "goodput" in caught.value.hint
 
@@ -548,11 +548,11 @@ def test_a_tail_whose_requests_wait_in_unknown_groups_has_no_interval_and_decide
 
 
 def test_later_runs_of_the_same_cells_tell_how_requests_wait_in_groups():
-    """MPS at 50 % is ahead of the three others beyond the noise, by two later runs."""
+    """MPS at 50 % is ahead of the three others beyond the noise, by two later runs; the interval is that between runs."""
     found = advise(H200.parent, mix="resnet-train, serve-200", goal="p99")
     verdicts = dict(found.tables()["choice"].select("mode", "verdict").rows())
     assert verdicts == {"mps@50": "best", "time-slicing": "worse", "mps": "worse", "mps!1": "worse"}
-    assert "MPS at 50 %, 40 % (15 to 57 %) shorter than with time slicing" in found.findings[0]
+    assert "MPS at 50 %, 40 % (6 to 61 %) shorter than with time slicing" in found.findings[0]
 
 
 def test_requests_in_groups_widen_the_interval_of_a_tail(tmp_path, made):

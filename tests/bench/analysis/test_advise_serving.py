@@ -1,5 +1,6 @@
 """Advice on servers with an arrival rate: one that falls behind has no P99, and is told with its rates."""
 
+import math
 from pathlib import Path
 
 import polars as pl
@@ -62,11 +63,57 @@ def test_a_server_that_keeps_up_in_no_mode_is_told_with_its_rates(tmp_path, made
     assert "time slicing falls behind: 140 of 200 requests/s; MPS falls behind: 120 of 200" in str(caught.value)
 
 
+@pytest.mark.parametrize("goal", ["throughput", "cost", "worst"])
+def test_a_goal_that_servers_do_not_have_is_refused_with_the_modes_in_which_they_fall_behind(tmp_path, made, goal):
+    cells = [served(made, "time-slicing", 200), served(made, "mps", 120, lag=2)]
+    with pytest.raises(DeviceError, match="in every mode in which it keeps up: train, serve; under MPS it falls") as e:
+        advise(made.suite(tmp_path, cells), mix="train, serve", goal=goal)
+    assert str(e.value).endswith("falls behind: 120 of 200 requests/s")
+
+
+def test_servers_that_keep_up_in_all_modes_are_not_told_to_fall_behind(tmp_path, made):
+    cells = [served(made, "time-slicing", 200), served(made, "mps", 200)]
+    with pytest.raises(DeviceError, match=r"in which it keeps up: train, serve$"):
+        advise(made.suite(tmp_path, cells), mix="train, serve")
+
+
 def test_a_server_of_the_h200_at_800_requests_per_second_keeps_up_in_one_mode():
     found = advise(H200 / "h200", mix="resnet-train, serve-800", goal="p99")
     assert (found.mode, found.verdict) == ("mps@50", "better")
     behind = found.tables()["choice"].filter(pl.col("verdict").str.starts_with("falls behind"))
     assert set(behind["mode"]) == {"time-slicing", "mps", "mps!1"}
+
+
+def runs(made, path, slow):
+    """One suite per run: the P99 under time slicing and under MPS in each."""
+    for k, (apart, mps) in enumerate(slow):
+        made.suite(path / str(k), [served(made, "time-slicing", 200, slow=apart), served(made, "mps", 200, slow=mps)])
+    return path
+
+
+def test_the_interval_of_a_p99_holds_those_of_its_runs(tmp_path, made):
+    """The P99 under MPS is a quarter, a half and an eighth: the requests of each run agree among themselves."""
+    folder = runs(made, tmp_path, [(0.04, 0.01), (0.04, 0.02), (0.04, 0.005)])
+    row = advise(folder, mix="train, serve", goal="p99").tables()["choice"].row(1, named=True)
+    assert row["mode"] == "time-slicing"
+    assert row["margin_low"] < 0.5 < 0.875 < row["margin_high"]
+
+
+def test_the_interval_between_runs_is_students_with_the_variance_pooled_over_modes(tmp_path, made):
+    """Logs of 10, 20 and 5 ms, and thrice 40 ms: 2 ln(2)^2 over 4 degrees of freedom, a third of it for each mode."""
+    folder = runs(made, tmp_path, [(0.04, 0.01), (0.04, 0.02), (0.04, 0.005)])
+    row = advise(folder, mix="train, serve", goal="p99").tables()["choice"].row(1, named=True)
+    half = 2.776 * math.sqrt(2 * math.log(2) ** 2 / 4 * (1 / 3 + 1 / 3))
+    reach = math.log((1 - row["margin"]) / (1 - row["margin_high"]))
+    assert reach == pytest.approx(half, rel=0.01)
+
+
+def test_runs_that_agree_do_not_widen_the_interval_of_a_p99(tmp_path, made):
+    agree, once = (runs(made, tmp_path / str(n), [(0.04, 0.01)] * n) for n in (3, 1))
+    wide = [
+        advise(folder, mix="train, serve", goal="p99").tables()["choice"]["margin_low"][1] for folder in (agree, once)
+    ]
+    assert wide[0] >= wide[1] - 1e-9
 
 
 def test_what_is_shown_comes_before_what_is_not_known(tmp_path, made):

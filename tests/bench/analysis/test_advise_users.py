@@ -43,6 +43,64 @@ def test_goodput_is_requests_per_second_within_the_goals(tmp_path, made):
     assert found.tables()["choice"]["value"].to_list() == pytest.approx([18.0, 10.0])
 
 
+def chat_times(made, ended, cut, never=0):
+    """A server with requests that ended after 1 s, and others that the window cut off after 7.5 s."""
+    rows = [[9, 11, 11, 0.1, 1.0]] * ended + [[9, 11, 5, 0.1, 7.5]] * cut + [[9, 11, 0, None, None]] * never
+    step = [1.0] * ended + [7.5] * (cut + never)
+    return (
+        server(made, 1, 1)
+        | made.tenant("chat", 100.0, step=step, offered=len(rows), unit="token")
+        | {"llm": server(made, 1, 1)["llm"] | {"requests": rows}}
+    )
+
+
+def pair_of_chats(made, path, by):
+    cells = [
+        made.cell([chat_times(made, *counts), made.tenant("train", 60.0)], mode=mode) for mode, counts in by.items()
+    ]
+    return made.suite(path, cells, tenants={"chat": {"work": "llm-serve"}, "train": {"work": "resnet-train"}})
+
+
+def test_a_p99_of_requests_that_had_not_ended_with_the_window_is_a_limit_and_decides_nothing(tmp_path, made):
+    folder = pair_of_chats(made, tmp_path, {"time-slicing": (960, 40), "mps": (980, 20)})
+    with pytest.raises(DeviceError, match=r"MPS: P99 above 7,5.. ms: 20 of 1,000 requests had not ended") as caught:
+        advise(folder, mix="chat, train", goal="p99")
+    assert "--goal goodput" in caught.value.hint
+
+
+def test_a_p99_below_which_all_requests_ended_is_a_value(tmp_path, made):
+    """5 of 1,000 requests were cut off: they lie above the P99 however long they would have taken."""
+    folder = pair_of_chats(made, tmp_path, {"time-slicing": (995, 5), "mps": (995, 5)})
+    found = advise(folder, mix="chat, train", goal="p99")
+    assert found.tables()["choice"]["value"].to_list() == pytest.approx([1000, 1000], rel=0.02)
+
+
+def test_a_server_of_a_language_model_whose_queue_grows_falls_behind(tmp_path, made):
+    """Of 1,000 requests in 10 s, 600 ended and 300 have no first token."""
+    folder = pair_of_chats(made, tmp_path, {"time-slicing": (600, 100, 300), "mps": (1000, 0)})
+    found = advise(folder, mix="chat, train", goal="p99")
+    assert (found.mode, found.verdict) == ("mps", "better")
+    assert "Time slicing falls behind: 60 of 100 requests/s" in " ".join(found.findings)
+
+
+def test_long_requests_that_have_a_first_token_are_not_behind(tmp_path, made):
+    folder = pair_of_chats(made, tmp_path, {"time-slicing": (800, 200), "mps": (1000, 0)})
+    with pytest.raises(DeviceError, match=r"time slicing: P99 above 7,5.. ms: 200 of 1,000"):
+        advise(folder, mix="chat, train", goal="p99")
+
+
+def test_four_servers_of_the_h200_keep_up_in_no_mode():
+    """Of 271 requests in the first run, 73 ended under time slicing, 108 under MPS and 113 under MPS at 25 %."""
+    with pytest.raises(DeviceError, match="keeps up in no mode: 4 llm-serve: time slicing falls behind: 11 of 42") as e:
+        advise(MEASURED, mix="4 llm-serve", goal="p99")
+    assert "--goal goodput" in e.value.hint
+
+
+def test_two_servers_of_the_h200_have_no_p99_in_these_windows():
+    with pytest.raises(DeviceError, match=r"time slicing: P99 above 6,... ms: 105 of 403 requests had not ended"):
+        advise(MEASURED, mix="2 llm-serve", goal="p99")
+
+
 def test_the_margin_of_goodput_is_that_of_the_ratio_of_shares(tmp_path, made):
     """Katz' interval of 180/200 over 100/200, with half a hit added to each."""
     found = advise(chats(made, tmp_path, HALF_AND_MOST), mix="chat, train", goal="goodput")
@@ -325,3 +383,12 @@ def test_blocks_that_repeat_the_same_cells_of_notebooks_are_no_repetition_of_thr
             cells.append(made.cell(both, mode=mode, block=block))
     found = advise(made.suite(tmp_path, cells), mix="2 notebook", goal="throughput")
     assert (found.mode, found.verdict) == ("mps", "not known")
+    assert "but its 2 blocks of one run drew the same cells of notebooks, and count once" in found.findings[0]
+
+
+def test_one_block_of_notebooks_is_not_said_to_repeat_cells(tmp_path, made):
+    slow = {"load": 2.0, "train": 8.0}
+    cells = [made.cell([user(made, 0, slow)], mode="time-slicing")]
+    cells += [made.cell([user(made, copy, slow) for copy in (0, 1)], mode=mode) for mode in ("time-slicing", "mps")]
+    found = advise(made.suite(tmp_path, cells), mix="2 notebook", goal="throughput")
+    assert "neither this mix nor one of the same work was measured twice" in found.findings[0]

@@ -22,7 +22,7 @@ from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.suite_data import CellResult
 from fleetlab.bench.analysis.users import notebook_table
-from fleetlab.bench.analysis.values import GoalValues, is_apart
+from fleetlab.bench.analysis.values import IN_ONE_PLAN, GoalValues, is_apart
 from fleetlab.bench.analysis.wording import number
 from fleetlab.bench.results.notebook import SHOWN, User, drawn_users
 from fleetlab.stats import Difference, Interval, mean_of_runs
@@ -38,7 +38,7 @@ class AnswerValues(GoalValues):
     by: dict[str, dict[Seat, Logs]]
     alone: Logs
     users: dict[Seat, User]  # two seats may have users who were drawn alike
-    no_noise: str = field(default="one user says nothing of how far users differ", init=False)
+    no_noise: str = field(default=f"one user says nothing of how far users differ; {IN_ONE_PLAN}", init=False)
     less: str = field(default="shorter", init=False)
 
     @property

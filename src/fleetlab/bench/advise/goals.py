@@ -10,6 +10,7 @@ from fleetlab.bench.advise.goodput import goodput_values
 from fleetlab.bench.advise.mix import AskedMix
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.measure import Measure
+from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.serving import served_mix
 from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues, is_apart
 from fleetlab.core import DeviceError
@@ -83,9 +84,17 @@ def _answer(f: Findings, asked: AskedMix) -> GoalValues:
 def _closed(f: Findings, asked: AskedMix) -> tuple[str, ...]:
     mixes = tuple(mix for mix in asked.mixes if len(f.mixes.stp.modes(mix)) > 1)
     if not mixes:
-        msg = f"a server that keeps up answers its arrival rate, in every mode: {asked.words}"
+        msg = f"a server answers its arrival rate in every mode in which it keeps up: {asked.words}"
+        if behind := _behind(f, asked):
+            msg += f"; {behind}"
         raise DeviceError(msg, hint="--goal p99, or goodput of language models; `costs` there is that of a request")
     return mixes
+
+
+def _behind(f: Findings, asked: AskedMix) -> str:
+    """Modes in which it does not keep up, with the rates."""
+    found = ServedValues(served_mix(f.gathered, asked.mixes[0]), f.mixes.noise).falls_behind
+    return "; ".join(f"under {mode_name(mode)} it {why}" for mode, why in found.items())
 
 
 def _common(measure: Measure, mixes: tuple[str, ...]) -> tuple[str, ...]:

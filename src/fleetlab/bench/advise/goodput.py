@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.suite_data import CellResult
-from fleetlab.bench.analysis.values import LATE, NORMAL, GoalValues, is_apart
+from fleetlab.bench.analysis.values import IN_ONE_PLAN, LATE, NORMAL, GoalValues, is_apart
 from fleetlab.bench.analysis.wording import join_words
 from fleetlab.bench.results.cells import Cell
 from fleetlab.bench.results.llm import ServedWindows, served_windows
@@ -43,7 +43,7 @@ class GoodputValues(GoalValues):
     """Goodput of a mix by mode; only of modes whose generator was on time."""
 
     by: dict[str, ModeGoodput]
-    no_noise: str = field(default="too few requests were measured", init=False)
+    no_noise: str = field(default=f"too few requests were measured; {IN_ONE_PLAN}", init=False)
 
     @property
     def modes(self) -> list[str]:

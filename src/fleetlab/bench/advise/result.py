@@ -29,7 +29,7 @@ from fleetlab.bench.analysis.modes import mode_name, mode_notes, mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import collect_suites
-from fleetlab.bench.analysis.values import GoalValues, MeasureValues, is_apart
+from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues, is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
@@ -183,11 +183,18 @@ def _no_choice(values: GoalValues, asked: AskedMix, goal: str) -> DeviceError:
     if values.falls_behind and not values.not_compared:
         each = "; ".join(f"{mode_name(mode)} {why}" for mode, why in values.falls_behind.items())
         msg = f"the server keeps up in no mode: {asked.words}: {each}"
-        return DeviceError(msg, hint="ask for a mix with fewer requests per second, or give it a GPU without neighbors")
+        hint = "ask for a mix with fewer requests per second, or give it a GPU without neighbors"
+        return DeviceError(msg, hint=f"{_goodput(values)}{hint}")
     why = "; ".join(f"{mode_name(mode)}: {why}" for mode, why in (values.falls_behind | values.not_compared).items())
     msg = f"{goal} is not known in two modes: {asked.words}" + (f"; {why}" if why else "")
     hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
-    return DeviceError(msg, hint=hint)
+    return DeviceError(msg, hint=f"{_goodput(values)}{hint}")
+
+
+def _goodput(values: GoalValues) -> str:
+    """What compares servers of language models also where requests are unfinished when the window ends."""
+    models = isinstance(values, ServedValues) and any("llm" in one for s in values.served.values() for one in s.sent)
+    return "--goal goodput compares servers of language models; " if models else ""
 
 
 def _basis(asked: AskedMix, values: GoalValues) -> str:

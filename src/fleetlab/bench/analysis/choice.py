@@ -11,7 +11,7 @@ import polars as pl
 
 from fleetlab.bench.analysis.mixes import interval_columns
 from fleetlab.bench.analysis.modes import mode_name
-from fleetlab.bench.analysis.values import GoalValues, PartDifference, best_first
+from fleetlab.bench.analysis.values import IN_ONE_PLAN, GoalValues, PartDifference, best_first
 from fleetlab.bench.analysis.wording import capital, count_noun, join_words, percent
 from fleetlab.bench.results.cells import table
 from fleetlab.stats import CONFIDENCE, Difference, Interval
@@ -31,7 +31,7 @@ class ModeChoice:
     values: dict[str, Interval]
     differences: dict[str, Difference]
     margin: float  # relative difference below which two modes are equivalent
-    no_noise: str = ""  # why the noise is not known, where it is not
+    no_noise: str = ""  # why the noise is not known, where it is not, and what to measure
     less: str = ""  # how a lower value is better; empty if a higher one is
     falls_behind: dict[str, str] = field(default_factory=dict)  # modes in which a server does not keep up
     not_compared: dict[str, str] = field(default_factory=dict)  # modes whose value is not known, and why
@@ -125,7 +125,7 @@ class ModeChoice:
 
     def _why_unsure(self, unsure: list[str]) -> str:
         if not all(self.differences[mode].freedom for mode in unsure):
-            return f"{self.no_noise}; measure both in one plan, with blocks"
+            return self.no_noise
         if any(self.by_mix.get(mode) for mode in unsure):
             against = len(unsure) > 1
             return "; ".join(
@@ -133,7 +133,7 @@ class ModeChoice:
             )
         needed = [self.more_blocks(mode) for mode in unsure]
         if None in needed:
-            return "not beyond the noise; measure both in one plan, with blocks"
+            return f"not beyond the noise; {IN_ONE_PLAN}"
         blocks = count_noun(max(n for n in needed if n is not None), "more block")
         return f"not beyond the noise; {blocks} of each in one plan would decide"
 

@@ -25,6 +25,7 @@ class NoiseSample(NamedTuple):
     suite: Path
     value: float
     of: str = ""  # work of the tenant whose value it is; empty for one of the whole mix
+    blocks: int = 1  # that it is the mean of, because they drew the same
 
 
 class Measure:
@@ -35,10 +36,12 @@ class Measure:
         self.kinds: dict[str, str] = {}
         self._works: dict[str, frozenset[str]] = {}
         self._of: dict[str, str] = {}
+        self.same_draw: dict[str, int] = defaultdict(int)  # blocks of each mix that count once, as they drew the same
         for s in samples:
             self._logs[s.mode, s.mix].append((s.suite, math.log(max(s.value, 1e-12))))
             self.kinds[s.mix] = s.kind
             self._works[s.mix], self._of[s.mix] = s.works, s.of
+            self.same_draw[s.mix] = max(self.same_draw[s.mix], s.blocks)
         self._noise = noise
         self._pools: dict[tuple[str, str, frozenset[str]], Spread] = {}
 

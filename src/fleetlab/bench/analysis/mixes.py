@@ -100,7 +100,7 @@ def mix_measures(g: SuiteData) -> MixMeasures:
 
     def measure(of: Callable[[CellResult], float | None]) -> Measure:
         values = ((m, v) for m in found if (v := of(m)) is not None)
-        return Measure((_sample(g, m, m.mix, v) for m, v in _once(values)), noise)
+        return Measure((_sample(g, m, m.mix, v)._replace(blocks=blocks) for m, v, blocks in _once(values)), noise)
 
     return MixMeasures(
         gathered=g,
@@ -127,14 +127,17 @@ def _progress(g: SuiteData, found: list[CellResult]) -> Iterator[NoiseSample]:
             yield _sample(g, m, pair, sum(made) / len(made))._replace(of=g.work_of(name))
 
 
-def _once(values: Iterable[tuple[CellResult, float]]) -> Iterator[tuple[CellResult, float]]:
-    """One value of blocks in which notebooks had the same users: they repeat the GPU's part, and not what was drawn."""
+def _once(values: Iterable[tuple[CellResult, float]]) -> Iterator[tuple[CellResult, float, int]]:
+    """One value of blocks in which notebooks had the same users: they repeat the GPU's part, and not what was drawn.
+
+    With the number of these blocks.
+    """
     by: dict[tuple[Any, ...], list[tuple[CellResult, float]]] = defaultdict(list)
     for k, (m, value) in enumerate(values):
         users = drawn_users([t.about for t in m.tenants if "notebook" in t.about], k)
         by[(m.suite, m.mode, m.mix, *users) if users else (k,)].append((m, value))
     for some in by.values():
-        yield some[0][0], math.exp(sum(math.log(max(value, 1e-12)) for _, value in some) / len(some))
+        yield some[0][0], math.exp(sum(math.log(max(value, 1e-12)) for _, value in some) / len(some)), len(some)
 
 
 def _sample(g: SuiteData, m: CellResult, mix: str, value: float) -> NoiseSample:

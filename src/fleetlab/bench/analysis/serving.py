@@ -4,11 +4,14 @@ Latency counts from the scheduled time, so a stall counts for every request that
 requests than fall due falls behind: its latency grows as long as one measures. A cell that keeps up, but whose
 generator had a P99 lag above 1 ms, is not valid: it only says how requests wait in groups. Requests of one queue wait
 alike, so the interval of a quantile is that of fewer independent ones; where that was not recorded, there is none.
+A request that the end of the window cut off counts with its time so far: where these are more than lie above a
+quantile, that is a lower limit and no value.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from fleetlab.bench.results.latency import (
     lag_p99,
     request_rates,
     sum_times,
+    unfinished,
 )
 from fleetlab.bench.statistics import tail
 from fleetlab.stats import Interval
@@ -46,7 +50,9 @@ class ServedTenant:
         return self._behind() or [at for at in self.cells if _on_time([at[1].about])] or self.cells
 
     def _behind(self) -> list[tuple[CellResult, TenantResult]]:
-        return [(m, one) for m, one in self.cells if falls_behind(one.about, m.window)]
+        """All servers of blocks in which one fell behind."""
+        blocks = {(m.suite, m.cell) for m, one in self.cells if falls_behind(one.about, m.window)}
+        return [(m, one) for m, one in self.cells if (m.suite, m.cell) in blocks]
 
     @property
     def behind(self) -> bool:
@@ -91,8 +97,32 @@ class ServedTenant:
         rates = [request_rates(one.about, m.window)[of] for m, one in self._kept()]
         return sum(rates) / self.blocks if rates else None
 
+    @property
+    def unfinished(self) -> int:
+        """Requests that the end of the window cut off."""
+        return sum(map(unfinished, self.sent))
+
     def at(self, p: float) -> Interval | None:
-        """Quantile over all blocks; its limits are NaN where it is not known how requests wait in groups."""
+        """Quantile over all blocks; its limits are NaN where it is not known how requests wait in groups.
+
+        None if these are too few, or if too many were cut off.
+        """
+        return None if self.above(p) is not None else self._recorded(p)
+
+    def above(self, p: float) -> float | None:
+        """What the quantile is above, where so many requests were cut off that it has no value; else None."""
+        if self.unfinished <= (1 - p) * sum_times(self.sent).n:
+            return None
+        found = self._recorded(p)
+        return None if found is None else found.value
+
+    def by_run(self, p: float) -> list[float]:
+        """Log of the quantile of each suite that has one."""
+        kept = self._kept()
+        runs = [replace(self, cells=[at for at in kept if at[0].suite == suite]) for suite in sorted(self.suites)]
+        return [math.log(found.value) for run in runs if (found := run.at(p))]
+
+    def _recorded(self, p: float) -> Interval | None:
         alike = [one.about for _, one in self.cells]
         return tail(sum_times(self.sent), p, effective_size(self.sent, f"p{100 * p:g}", alike))
 

@@ -6,14 +6,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from fleetlab.bench.analysis.measure import Measure
-from fleetlab.bench.analysis.noise import Noise
+from fleetlab.bench.analysis.noise import Noise, Spread, half_width, pool
 from fleetlab.bench.analysis.serving import ServedTenant
+from fleetlab.bench.results.latency import sum_times
 from fleetlab.stats import Difference, Interval, student_quantile
 
 LATE = "its generator of requests was late"
+IN_ONE_PLAN = "measure both in one plan, with blocks"
+CUT_OFF = "had not ended with the window"
 NORMAL = 1_000_000  # degrees of freedom of a quantile or a share of very many requests
 
 
@@ -25,8 +29,12 @@ def is_apart(mode: str) -> bool:
 class GoalValues(ABC):
     """Values of a goal by mode, for one mix or several."""
 
-    no_noise: str  # why the noise of a difference is not known, where it is not
     less: str = ""  # how a lower value is better: `shorter`, `lower`; empty if a higher one is
+
+    @property
+    @abstractmethod
+    def no_noise(self) -> str:
+        """Why the noise of a difference is not known, where it is not, and what to measure."""
 
     @property
     @abstractmethod
@@ -79,7 +87,15 @@ class MeasureValues(GoalValues):
     inverse: bool = False  # show 1 / value
     less: str = ""
     asked: tuple[str, ...] = ()  # all mixes that were asked for, where some lack a mode
-    no_noise: str = "single blocks cannot tell: neither this mix nor one of the same work was measured twice in one run"
+
+    @property
+    def no_noise(self) -> str:
+        """Single blocks, or blocks that count as one."""
+        if (blocks := max(self.measure.same_draw[mix] for mix in self.mixes)) > 1:
+            why = f"its {blocks} blocks of one run drew the same cells of notebooks, and count once"
+            return f"{why}; measure both again in one plan, in which each block draws its own"
+        why = "single blocks cannot tell: neither this mix nor one of the same work was measured twice in one run"
+        return f"{why}; {IN_ONE_PLAN}"
 
     @property
     def modes(self) -> list[str]:
@@ -118,12 +134,21 @@ class MeasureValues(GoalValues):
 
 @dataclass(frozen=True)
 class ServedValues(GoalValues):
-    """P99 of open-loop requests; only of modes in which the server keeps up and the generator was on time."""
+    """P99 of open-loop requests; only of modes in which the server keeps up and the generator was on time.
+
+    A P99 of one run says nothing of how far runs differ. Of several runs their variance is pooled over modes, and an
+    interval is never narrower than by it.
+    """
 
     served: dict[str, ServedTenant]
     noise: Noise
-    no_noise: str = "the P99 has no interval: how requests wait in groups was not recorded, or these are too few"
     less: str = "shorter"
+
+    @property
+    def no_noise(self) -> str:
+        """Without an interval of the P99."""
+        why = "the P99 has no interval: how requests wait in groups was not recorded, or these are too few"
+        return f"{why}; {IN_ONE_PLAN}"
 
     @property
     def modes(self) -> list[str]:
@@ -144,19 +169,33 @@ class ServedValues(GoalValues):
 
     @property
     def not_compared(self) -> dict[str, str]:
-        """A late generator, or too few requests."""
+        """A late generator, too few requests, or too many that the end of the window cut off."""
         left = [mode for mode in self._apart() if not self._known(mode) and not self.served[mode].behind]
-        return {mode: "too few requests for a P99" if self.served[mode].valid else LATE for mode in left}
+        return {mode: _why_unknown(self.served[mode]) for mode in left}
 
     def value(self, mode: str) -> Interval:
         """P99 in milliseconds."""
-        tail = self.served[mode].at(0.99)
-        assert tail is not None
+        tail = self._tail(mode)
+        half = half_width(self._between_runs.over(len(self.served[mode].suites)))
+        if math.isfinite(half) and math.isfinite(tail.low):
+            low, high = tail.value * math.exp(-half), tail.value * math.exp(half)
+            tail = Interval(tail.value, min(tail.low, low), max(tail.high, high))
         return Interval(*(1000 * v for v in tail))
 
+    def _tail(self, mode: str) -> Interval:
+        """From the requests of all runs together."""
+        tail = self.served[mode].at(0.99)
+        assert tail is not None
+        return tail
+
+    @cached_property
+    def _between_runs(self) -> Spread:
+        """Variance of the log of the P99 of one run; unknown if no mode was measured in two."""
+        return pool([[logs] for mode in self.modes if (logs := self.served[mode].by_run(0.99))])
+
     def difference(self, one: str, other: str) -> Difference:
-        """From the intervals of both quantiles, and the noise between runs if they are of different ones."""
-        tails = [self.value(mode) for mode in (one, other)]
+        """From the intervals of both quantiles, and the noise between runs."""
+        tails = [self._tail(mode) for mode in (one, other)]
         value = math.log(tails[1].value / tails[0].value)
         # What could close the gap: a higher quantile of the better mode, a lower one of the other.
         better, worse = tails if value >= 0 else tails[::-1]
@@ -168,7 +207,23 @@ class ServedValues(GoalValues):
         counts = (self.served[one].blocks, self.served[other].blocks)
         variances = (errors[0] ** 2 * counts[0], errors[1] ** 2 * counts[1])
         fixed = 0.0 if self.served[one].suites & self.served[other].suites else 2 * self.noise.again[False].variance
-        return Difference(value, variances, counts, NORMAL, fixed)
+        within = Spread(errors[0] ** 2 + errors[1] ** 2, NORMAL)
+        runs = self._between_runs.over(1 / sum(1 / len(self.served[mode].suites) for mode in (one, other)))
+        if not half_width(runs) > half_width(within):
+            return Difference(value, variances, counts, NORMAL, fixed)
+        # The variance between runs has that of their requests in it.
+        part = min(runs.variance / within.variance, 1.0) if within.variance else 1.0
+        beyond = max(runs.variance - within.variance, fixed, 0.0)
+        return Difference(value, (part * variances[0], part * variances[1]), counts, runs.freedom, beyond)
+
+
+def _why_unknown(s: ServedTenant) -> str:
+    if not s.valid:
+        return LATE
+    if (above := s.above(0.99)) is None:
+        return "too few requests for a P99"
+    requests = sum_times(s.sent).n
+    return f"P99 above {1000 * above:,.0f} ms: {s.unfinished:,} of {requests:,} requests {CUT_OFF}"
 
 
 def best_first(values: GoalValues, modes: Sequence[str]) -> list[str]:

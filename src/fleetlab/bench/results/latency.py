@@ -60,6 +60,10 @@ def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 def request_rates(one: Cell, window: float) -> tuple[float, float]:
     """Requests per second that were offered in a window, and that were answered in it."""
+    if "llm" in one:
+        llm = one["llm"]
+        due = len(llm["requests"])
+        return due / llm["seconds"], (due - unfinished(one)) / llm["seconds"]
     steps: float = one.get("steps") or 0
     items = one.get("items") or steps  # of a request: its rate is that of items
     offered = float(one.get("offered", steps)) / window if window else 0.0
@@ -69,12 +73,22 @@ def request_rates(one: Cell, window: float) -> tuple[float, float]:
 def falls_behind(one: Cell, window: float) -> bool:
     """Whether a server answers fewer requests than fall due. Then the generator, in its process, is late as well.
 
-    A server of a language model answers in tokens, and has its goodput.
+    Of a server of a language model it is requests without a first token: those that have one when the window ends may
+    be long, and not late.
     """
     if "llm" in one:
-        return False
+        requests = one["llm"]["requests"]
+        return sum(first is not None for _, _, _, first, _ in requests) < KEEPS_UP * len(requests)
     offered, answered = request_rates(one, window)
     return answered < KEEPS_UP * offered
+
+
+def unfinished(one: Cell) -> int:
+    """Requests of a server of a language model that had not ended with the window: their latency is above their time.
+
+    Other servers record a request when it ends.
+    """
+    return sum(got < output for _, output, got, _, _ in one["llm"]["requests"]) if "llm" in one else 0
 
 
 def effective_size(ones: Sequence[Cell], name: str, alike: Sequence[Cell] = ()) -> float | None:
