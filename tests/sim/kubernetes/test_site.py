@@ -157,7 +157,8 @@ def ruled(kind, **spec):
 
 MISTAKES = [
     (ruled("ResourceQuota", hrad={"pods": "1"}), "unknown field `spec.hrad`: there are hard, scopes, scopeSelector"),
-    (ruled("ResourceQuota", scopes=[]), "no `spec.hard`"),
+    (ruled("ResourceQuota") | {"spec": None}, "no `spec`"),
+    (ruled("LimitRange") | {"spec": None}, "no `spec`"),
     (ruled("ResourceQuota", hard={"cpus": "1"}), "a quota counts no `cpus`"),
     (ruled("LimitRange", limits=[{"type": "Containers", "max": {"cpu": "1"}}]),
      "`spec.limits.type` is none of Container, Pod, PersistentVolumeClaim: Containers"),
@@ -195,6 +196,8 @@ def test_a_file_with_a_mistaken_rule_is_refused_by_kind_and_name(tmp_path, rule,
     "rule",
     [
         quota({}),
+        ruled("ResourceQuota"),  # as the server writes an empty `hard`
+        ruled("LimitRange", limits=None),  # as it writes an empty list
         quota({"requests.hugepages-2Mi": "1Gi", "count/jobs.batch": "3", "gold.storageclass.storage.k8s.io/x": "1"}),
         ruled("LimitRange", limits=[{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]),
         ruled("LimitRange", limits=[{"type": "openshift.io/Image", "max": {"storage": "1Gi"}}]),

@@ -41,13 +41,18 @@ def _about(item: Object) -> tuple[str, str]:
     return namespace or "default", name
 
 
+def _spec(item: Object, known: Iterable[str]) -> Object:
+    """What a rule says; the API server writes one that holds nobody with an empty spec, but never without any."""
+    if item.get("spec") is None:
+        msg = "no `spec`"
+        raise MalformedObject(msg)
+    return fields(item["spec"], "spec", known)
+
+
 def namespace_quota(item: Object) -> NamespaceQuota:
     """Read one ResourceQuota; Malformed says what is wrong with it."""
-    spec = fields(item.get("spec"), "spec", ("hard", "scopes", "scopeSelector"))
-    if spec.get("hard") is None:
-        msg = "no `spec.hard`"
-        raise MalformedObject(msg)
-    hard = counted(amounts(spec["hard"], "spec.hard"))
+    spec = _spec(item, ("hard", "scopes", "scopeSelector"))
+    hard = counted(amounts(spec.get("hard"), "spec.hard"))
     for name in hard:
         if "/" not in name and name not in COUNTED and not name.removeprefix("requests.").startswith("hugepages-"):
             msg = f"a quota counts no `{name[:80]}`: there are {', '.join(COUNTED)}, and resources with a domain"
@@ -76,11 +81,7 @@ def _known(scope: Scope) -> Scope:
 
 def limit_range(item: Object) -> LimitRange:
     """Read one LimitRange; of items about volumes nothing is kept."""
-    spec = fields(item.get("spec"), "spec", ("limits",))
-    if spec.get("limits") is None:
-        msg = "no `spec.limits`"
-        raise MalformedObject(msg)
-    listed = elements(spec["limits"], "spec.limits")
+    listed = elements(_spec(item, ("limits",)).get("limits"), "spec.limits")
     items = [_item(fields(one, "spec.limits", (*BOUNDS, RATIO, "type"))) for one in listed]
     return LimitRange(*_about(item), tuple(one for one in items if one.kind in ("Container", "Pod")))
 
