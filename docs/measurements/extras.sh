@@ -15,7 +15,7 @@ size() {  # EXTRA [REQUIREMENT…]: MiB of the packages that an environment with
 
 base=$(size "")
 echo "no extra $base"
-for extra in web k8s watch tune forecast optimize dist; do
+for extra in web k8s watch tune forecast optimize dist pandas notebooks; do
     echo "$extra +$(($(size "[$extra]") - base))"
 done
 echo "bench with the CPU build of torch +$(($(size "[bench]" torch==2.13.0) - base))"

@@ -1,4 +1,4 @@
-"""What the theme's pages lack for readers who do not see them: names of menus and of the search, headings with text."""
+"""What the theme's pages lack: names of menus and of the search, headings with text, long sentences that wrap."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 
 SUBMENU = re.compile(r'aria-labelledby="(__nav_[\d_]+)_label"')
 EMPTY_HEADING = re.compile(r"<th([^>]*)></th>")
+SENTENCE = re.compile(r'<span class="go">(?=(?:(?!  )[^<\n]){81,}</span>)')  # a row of a table has gaps
 SEARCH = 'data-md-component="search" role="dialog"'
 
 
 def mended(html: str) -> str:
-    """Return a page with the names that it lacks."""
+    """Return a page with what it lacks."""
     html = SUBMENU.sub(lambda m: f'aria-label="Pages of {menu_title(html, m[1])}"', html)
+    html = SENTENCE.sub('<span class="go sentence">', html)
     html = html.replace(SEARCH, f'{SEARCH} aria-label="Search"')
     return EMPTY_HEADING.sub(r"<td\1></td>", html)
 

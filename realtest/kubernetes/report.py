@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def tables(folder: Path) -> str:
         [_turns(name, turns(runs[name])) for name in timed],
         [_waits(name, [starts(run, seed) for seed in range(1, DRAWS + 1)]) for name, run in runs.items()],
     )
-    return "\n\n".join(_table(head, body) for head, body in zip(HEADS, rows, strict=True))
+    first, *others = (_table(head, body) for head, body in zip(HEADS, rows, strict=True))
+    return "\n\n".join([first, _largest(counts), *others])
 
 
 def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:
@@ -52,6 +54,13 @@ def _decisions(name: str, run: Run, of: dict[str, int]) -> list[str]:
     )
     other = of.get("placed among best", 0)
     return [name, *map(str, [len(run.pods), scored, *placed, other, sum(unfit), *unfit])]
+
+
+def _largest(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """The placements of all runs of 5,000 together."""
+    runs = [of for name, of in counts.items() if name.endswith("-5000")]
+    exact, late, other = (sum(of.get(f"placed {kind}", 0) for of in runs) for kind in ("exact", "late", "among best"))
+    return f"The {len(runs)} runs of 5,000: {exact:,} exact, {late:,} late, {other:,} other."
 
 
 def _preemptions(name: str, run: Run, of: dict[str, int]) -> list[str]:

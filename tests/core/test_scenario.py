@@ -186,6 +186,13 @@ def test_a_word_that_cannot_be_is_refused(words):
         _ = Scenario.of(JOBS, NODES, **words).estimate
 
 
+@pytest.mark.parametrize("cluster", [5, 0, True, {}, [1], Scenario])
+def test_what_is_no_cluster_is_refused_with_a_hint(cluster):
+    with pytest.raises(WorkloadError, match="not a cluster: ") as refusal:
+        Scenario.of("builtin:200", cluster=cluster)
+    assert "TOML file" in refusal.value.hint
+
+
 def test_an_unknown_word_is_refused_with_the_closest_and_a_list():
     with pytest.raises(WorkloadError, match="no word by that name: `odrer`; did you mean order") as refusal:
         Scenario.of("builtin", odrer="sjf")

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from cyclopts import App
-from docs.site import markdown, notebooks, places
+from docs.site import accessible, markdown, notebooks, places
 
 import fleetlab
 from fleetlab.cli import app
@@ -153,3 +153,9 @@ def test_a_notebook_is_a_page_with_code_and_what_it_showed(tmp_path):
     page = notebooks.page(Path(tmp_path / "a.ipynb"))
     assert page.startswith("# One\ntwo\n\n````python\nprint(3)\n````\n\n````text\n3\n````")
     assert '<div class="notebook-output">\n<b>4</b>\n<i>5</i>\n</div>' in page
+
+
+def test_sentences_that_a_command_prints_wrap_and_rows_of_its_tables_do_not():
+    sentence, row = "Mean wait falls. " * 8, "fifo/greedy   0.95 s  " * 8
+    page = accessible.mended(f'<span class="go">{sentence}</span>\n<span class="go">{row}</span>')
+    assert re.findall(r'class="(.*?)"', page) == ["go sentence", "go"]

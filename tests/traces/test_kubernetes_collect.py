@@ -91,6 +91,29 @@ def test_without_kubectl_there_is_an_error_with_a_hint(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ('{"items": []}', "error: no job log: no pods: the cluster lists none"),
+        (None, "error: no job log: no pods: Error from server (Forbidden): pods is forbidden"),
+    ],
+)
+def test_without_pods_it_fails_and_keeps_the_rest(site, tmp_path, said, error):
+    (site / "pods.json").unlink()
+    if said:
+        (site / "pods.json").write_text(said)
+    else:
+        kubectl = tmp_path / "bin" / "kubectl"
+        forbidden = "*'get pods '*) echo 'Error from server (Forbidden): pods is forbidden' >&2; exit 1 ;;"
+        kubectl.write_text(kubectl.read_text().replace("*configmap*)", f"{forbidden}\n*configmap*)"))
+    done = collect(out=tmp_path / "out")
+    assert done.returncode == 2
+    assert error in done.stderr
+    assert "hint: `kubectl get pods -A` must list them" in done.stderr
+    assert "gathered in" not in done.stderr + done.stdout
+    assert (tmp_path / "out" / "nodes.json").exists()
+
+
 def test_a_config_map_without_a_configuration_is_refused(site, tmp_path):
     (site / "configmap.json").write_text(json.dumps({"data": {"other": "x"}}))
     done = collect("--scheduler-config", "kube-system/scheduler", out=tmp_path / "out")

@@ -40,6 +40,10 @@ def test_what_is_limited_is_requested():
     assert pod.requests == {"nvidia.com/gpu": 4}
 
 
+def test_a_negative_time_to_leave_is_a_second():
+    assert pod_of(terminationGracePeriodSeconds=-5).grace == 1.0
+
+
 def test_the_default_profile_has_the_weights_of_the_release():
     assert scheduler_of(KIND).weights == SCORES
 

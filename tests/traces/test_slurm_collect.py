@@ -147,6 +147,31 @@ def test_where_there_is_no_slurm_nothing_is_gathered(site):
     assert "login node" in said.stderr
 
 
+def without_accounting(site):
+    (site / "bin" / "sacct").write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n")
+
+
+def test_without_the_jobs_it_fails_and_keeps_the_rest(site):
+    without_accounting(site)
+    said = collect(site, "--json")
+    assert said.returncode == 2
+    assert "error: no job log: Slurm accounting storage is disabled\nhint: run this where sacct answers" in said.stderr
+    assert "gathered in" not in said.stdout
+    assert (site / "out" / "nodes.txt").exists()
+
+
+def test_a_log_of_an_earlier_time_is_not_taken_for_one_of_now(site):
+    collect(site)
+    without_accounting(site)
+    assert collect(site).returncode == 2
+
+
+def test_jobs_as_json_are_a_log_too(site):
+    body = 'case "$*" in *--json*) echo "{}" ;; *) exit 1 ;; esac'
+    (site / "bin" / "sacct").write_text(f"#!/bin/sh\n{body}\n")
+    assert (collect(site).returncode, collect(site, "--json").returncode) == (2, 0)
+
+
 @pytest.mark.parametrize("words", [["--since"], ["--what"]])
 def test_words_that_the_script_does_not_know_are_refused(site, words):
     said = collect(site, *words)
@@ -170,6 +195,17 @@ def test_the_command_gathers(site, command):
     said = command("collect", "slurm", "--out", str(out), "--sacct-json", PATH=path, CONFIG=str(site / "config"))
     assert said.returncode == 0
     assert (out / "sacct.json").exists()
+
+
+def test_the_command_fails_without_the_jobs(site, command):
+    without_accounting(site)
+    path = f"{site / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    said = command("collect", "slurm", "--out", str(site / "out"), PATH=path, CONFIG=str(site / "config"))
+    assert said.returncode == 2
+    assert said.stderr.count("error: ") == 2  # of sprio, which is left out, and its own
+    assert "left out: sacct.txt" in said.stderr
+    assert "error: no job log: Slurm accounting storage is disabled\n" in said.stderr
+    assert "hint: run this where sacct answers" in said.stderr
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from fleetlab.core.records import from_values, to_values
 
 CPU, MEMORY = "cpu", "memory"
 HOSTNAME = "kubernetes.io/hostname"
+GRACE = 30.0  # terminationGracePeriodSeconds, by default
 # What a container that asks for none is scored as, so that such pods do not all land on one node.
 ASSUMED = {CPU: 100, MEMORY: 200 * 2**20}
 
@@ -130,6 +131,7 @@ class SchedulingPod:
     affinity: tuple[PodTerm, ...] = ()  # required: a pod that matches all of them must be near
     anti_affinity: tuple[PodTerm, ...] = ()  # required: none may be
     preferred_affinity: tuple[tuple[int, PodTerm], ...] = ()  # by weight; below 0: rather not
+    grace: float = GRACE  # s that it takes to leave once it is evicted
 
     @property
     def looks_at_others(self) -> bool:

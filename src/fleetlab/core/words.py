@@ -383,6 +383,17 @@ def _as_is(value: Any) -> Any:  # noqa: ANN401
     return str(value) if isinstance(value, Path) else value
 
 
+def _cluster(value: Any) -> Any:  # noqa: ANN401
+    if value is None or isinstance(value, str | Path):
+        return _as_is(value)
+    from fleetlab.core.cluster import Cluster
+
+    if not isinstance(value, Cluster):
+        msg = f"not a cluster: {clip(repr(value))}"
+        raise WorkloadError(msg, hint="a Cluster, or a TOML file of [[node]] entries; nodes='+5' adds nodes")
+    return value
+
+
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
@@ -401,7 +412,7 @@ WORDS: dict[str, Word] = {
              "The folder of a saved trace, or the built-in synthetic one: builtin, builtin:JOBS, builtin:JOBS:SEED.",
              _as_is, local=True),
         Word("cluster", "data", None,
-             "A TOML file of [[node]] entries (default: the cluster of the trace).", _as_is, local=True),
+             "A TOML file of [[node]] entries (default: the cluster of the trace).", _cluster, local=True),
         Word("nodes", "scenario", "",
              f"Nodes to add or remove, by pool or GPU type: {nodes.HINT} (default: none).", _nodes),
         Word("load", "scenario", 1.0,

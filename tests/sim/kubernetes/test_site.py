@@ -7,9 +7,10 @@ import pytest
 
 import fleetlab
 from fleetlab import Trace, simulate
-from fleetlab.core import WorkloadError
+from fleetlab.core import TraceError, WorkloadError
 from fleetlab.core.admission import NamespaceQuota
 from fleetlab.core.kubernetes import KubeScheduler
+from fleetlab.traces.kubernetes.scheduler_config import read_scheduler
 
 GPU = "nvidia.com/gpu"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -150,6 +151,60 @@ def test_a_quota_that_cannot_be_read_is_rejected_by_name(read):
     assert trace.rejects["reason"].to_list() == ["`spec.hard.cpu` is not a quantity: many (team/gpus)"]
 
 
+def ruled(kind, **spec):
+    return {"kind": kind, "metadata": {"name": "r", "namespace": "team"}, "spec": spec}
+
+
+MISTAKES = [
+    (ruled("ResourceQuota", hrad={"pods": "1"}), "unknown field `spec.hrad`: there are hard, scopes, scopeSelector"),
+    (ruled("ResourceQuota", scopes=[]), "no `spec.hard`"),
+    (ruled("ResourceQuota", hard={"cpus": "1"}), "a quota counts no `cpus`"),
+    (ruled("LimitRange", limits=[{"type": "Containers", "max": {"cpu": "1"}}]),
+     "`spec.limits.type` is none of Container, Pod, PersistentVolumeClaim: Containers"),
+    (ruled("LimitRange", limits=[{"type": "Container", "mx": {"cpu": "1"}}]), "unknown field `spec.limits.mx`"),
+    (ruled("LimitRange", limit=[]), "unknown field `spec.limit`"),
+    (ruled("LimitRange", limits=[{"type": "Pod", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]),
+     "`spec.limits.min` is above `spec.limits.max`: cpu"),
+    (ruled("LimitRange", limits=[{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}]),
+     "`spec.limits.default` is above `spec.limits.max`: cpu"),
+    (ruled("PodDisruptionBudget", minAvailable=1, maxUnavailable=1), "exclude each other"),
+    (ruled("PodDisruptionBudget", minAvailable="150%"), "`spec.minAvailable` is more than 100%: 150%"),
+    (ruled("PodDisruptionBudget", minAvailble=1), "unknown field `spec.minAvailble`"),
+    ({"kind": "PriorityClass", "metadata": {"name": "r"}, "value": 1, "globaldefault": True},
+     "unknown field `PriorityClass.globaldefault`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "reason"), MISTAKES)
+def test_a_rule_with_a_mistake_is_rejected_with_its_reason(read, rule, reason):
+    (found,) = read(node("a"), pod("p0"), rule).rejects["reason"].to_list()
+    assert reason in found
+
+
+@pytest.mark.parametrize(("rule", "reason"), MISTAKES)
+def test_a_file_with_a_mistaken_rule_is_refused_by_kind_and_name(tmp_path, rule, reason):
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(rule))
+    with pytest.raises(TraceError) as refused:
+        read_scheduler(path)
+    assert str(refused.value).startswith(f"rules.json, {rule['kind']} ")
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        quota({}),
+        quota({"requests.hugepages-2Mi": "1Gi", "count/jobs.batch": "3", "gold.storageclass.storage.k8s.io/x": "1"}),
+        ruled("LimitRange", limits=[{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]),
+        ruled("LimitRange", limits=[{"type": "openshift.io/Image", "max": {"storage": "1Gi"}}]),
+        ruled("PodDisruptionBudget", maxUnavailable="100%", unhealthyPodEvictionPolicy="AlwaysAllow"),
+    ],
+)
+def test_a_rule_that_the_api_server_takes_is_taken(read, rule):
+    assert read(node("a"), pod("p0"), rule).rejects.height == 0
+
+
 def job(name, at, parallelism=1, **status):
     about = {"name": name, "namespace": "team", "uid": name, "creationTimestamp": f"2026-11-17T09:00:{at:02}Z"}
     return {"kind": "Job", "metadata": about, "spec": {"parallelism": parallelism}, "status": status}
@@ -230,6 +285,52 @@ def test_a_taint_that_only_advises_is_avoided_and_one_that_does_not_is_never_use
     pods = [pod(f"p{k}", at=k, gpus="1") for k in range(4)]
     trace = read(node("a", [advice]), node("b"), node("c", [firm]), *pods)
     assert nodes(simulate(trace, scheduler="kubernetes")) == ["b"] * 4
+
+
+@pytest.mark.parametrize(
+    ("grace", "start"),
+    [({}, 80.0), ({"terminationGracePeriodSeconds": 0}, 50.0), ({"terminationGracePeriodSeconds": 60}, 110.0)],
+)
+def test_a_victim_leaves_after_the_grace_of_its_own_pod(read, grace, start):
+    low = pod("lo", gpus="8", runs=500, priority=0, **grace)
+    trace = read(node("a"), low, pod("hi", at=50, gpus="8", priority=10))
+    assert starts(simulate(trace, scheduler="kubernetes"))[1] == start
+
+
+def named(name, value, **words):
+    return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value} | words
+
+
+@pytest.mark.parametrize(
+    ("classes", "of_low", "of_high", "start"),
+    [
+        ([named("high", 10)], {}, {"priorityClassName": "high"}, 80.0),
+        ([named("high", 10, preemptionPolicy="Never")], {}, {"priorityClassName": "high"}, 500.0),
+        ([named("high", 10, preemptionPolicy="Never")], {}, {"priorityClassName": "high", "priority": 10,
+                                                             "preemptionPolicy": "PreemptLowerPriority"}, 80.0),
+        ([named("some", 10, globalDefault=True), named("low", 5)], {"priorityClassName": "low"}, {}, 80.0),
+        ([named("some", 10, globalDefault=True)], {}, {}, 500.0),
+        ([named("some", 10, globalDefault=True)], {}, {"priority": 0}, 500.0),
+        ([], {}, {"priorityClassName": "system-node-critical"}, 80.0),
+    ],
+)  # fmt: skip
+def test_pods_that_say_no_priority_have_that_of_their_class(read, classes, of_low, of_high, start):
+    low, high = pod("lo", gpus="8", runs=500, **of_low), pod("hi", at=50, gpus="8", **of_high)
+    trace = read(node("a"), low, high, *classes)  # classes may come after the pods that name them
+    assert starts(simulate(trace, scheduler="kubernetes"))[1] == start
+
+
+def test_pods_of_the_default_class_count_in_its_quota(read):
+    select = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["some"]}]}
+    default = named("some", 10, globalDefault=True)
+    trace = read(node("a"), pod("p0"), pod("p1"), default, quota({"pods": "1"}, scopeSelector=select))
+    assert [start > 0 for start in starts(simulate(trace))] == [False, True]
+
+
+def test_a_class_that_is_not_in_the_list_is_said(read):
+    trace = read(node("a"), pod("p0", priorityClassName="high"), pod("p1", priorityClassName="gone", priority=5))
+    assert any("not in the list: high (1 pods): priority 0" in note for note in trace.notes)
+    assert not any("gone" in note for note in trace.notes)
 
 
 BUDGET = {

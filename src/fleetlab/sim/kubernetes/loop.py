@@ -26,7 +26,7 @@ REPORT = 2_000  # attempts between two reports of progress
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster and its scheduler; `cycle` is what an attempt takes, `grace` what a victim takes to leave.
+    """A cluster and its scheduler; `cycle` is what an attempt takes, `grace` what every victim takes to leave.
 
     `patch` is the time from an attempt that failed until the scheduler learns that it changed the pod's status. With
     a `controller`, budgets follow the pods that run; without, they stand as they are.
@@ -36,7 +36,7 @@ class Site:
     profile: KubeScheduler = field(default_factory=KubeScheduler)
     budgets: Sequence[DisruptionBudget] = ()
     cycle: float = 0.0
-    grace: float = 30.0
+    grace: float | None = None  # None: what each pod says itself
     patch: float = 0.0
     controller: bool = False
 
@@ -261,4 +261,5 @@ class Loop:
         if victim.name not in self.cache.terminating:
             self.cache.terminate(victim.name)
             self.placed.preempted[number] = self.now
-            self._end(number, min(self.placed.end[number], self.now + self.site.grace))
+            grace = victim.grace if self.site.grace is None else self.site.grace
+            self._end(number, min(self.placed.end[number], self.now + grace))

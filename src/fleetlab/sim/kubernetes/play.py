@@ -36,7 +36,6 @@ PODS = 110  # that a kubelet runs at most, by default
 MIB = 2**20
 RESOURCES = {CPU: ("cpu", 1), MEMORY: ("memory", MIB), "ephemeral-storage": ("disk", MIB), "rdma/hca": ("rdma", 1)}
 GPU = "nvidia.com/gpu"
-GRACE = 30.0  # terminationGracePeriodSeconds, by default
 
 
 def play(
@@ -47,7 +46,7 @@ def play(
     known = specs or Specs()
     created = creations(world, pods_of(world), profile, known)
     nodes = known.on_nodes(nodes_of(world, cluster))
-    site = Site(nodes, profile, profile.budgets, grace=GRACE, controller=True)
+    site = Site(nodes, profile, profile.budgets, controller=True)
     loop = Loop(site, created.pods, world.runtime.tolist(), seed)
     # The owner of an evicted pod makes a new one, unless the job says that it is not to run again.
     loop.comes_again = world.frame["requeue"].fill_null(value=True).to_list()

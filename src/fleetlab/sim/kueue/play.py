@@ -9,11 +9,12 @@ import numpy as np
 
 from fleetlab.core import Cluster, Progress
 from fleetlab.core.catalog.reasons import ABOVE_CLUSTER_QUEUE, EVICTED_WITHOUT_END, NO_QUEUE, REFUSALS
+from fleetlab.core.kubernetes import GRACE
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.core.progress import silent
 from fleetlab.sim.kubernetes.loop import PodRun
-from fleetlab.sim.kubernetes.play import GRACE, gpu_bits, nodes_of, pods_of
+from fleetlab.sim.kubernetes.play import gpu_bits, nodes_of, pods_of
 from fleetlab.sim.kubernetes.specs import Specs
 from fleetlab.sim.kueue.assignment import Mode
 from fleetlab.sim.kueue.flavors import FlavorAssigner

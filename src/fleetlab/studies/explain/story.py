@@ -224,7 +224,7 @@ def request_text(row: dict[str, Any]) -> str:
     each = plural(int(gpus) if gpus.is_integer() else gpus, "GPU") if gpus else "no GPU"
     kinds = f" of type {' or '.join(row['gpu_types'])}" if gpus and row["gpu_types"] else ""
     text = f"{plural(row['instances'], 'instance')} of {each}" if row["instances"] > 1 else each
-    cores = f", {row['cpu_milli'] / WHOLE:g} CPUs" if row["cpu_milli"] else ""
+    cores = f", {plural(row['cpu_milli'] / WHOLE, 'CPU')}" if row["cpu_milli"] else ""
     memory = f", {row['memory_mib'] / 1024:.3g} GiB" if row["memory_mib"] else ""
     limit = f", limit {duration(row['limit'])}" if row["limit"] else ""
     where = f", in {' or '.join(row['partitions'])}" if row["partitions"] else ""

@@ -1,19 +1,29 @@
-"""ResourceQuotas, LimitRanges and priority classes, and pods as they were created."""
+"""ResourceQuotas and LimitRanges, and pods as they were created."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import combinations
 from math import ceil
 
 from fleetlab.core.admission import EXISTS, Container, CreatedPod, LimitItem, LimitRange, NamespaceQuota, Scope
 from fleetlab.core.kubernetes import CPU
 from fleetlab.core.kueue_workload import POD_SET
 from fleetlab.traces.kubernetes.nodes import amounts
-from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, words
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, fields, members, words
 
 CPUS = (CPU, "requests.cpu", "limits.cpu")
 SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass")
+# What a quota may count, beside resources whose name has a domain, and hugepages.
+COUNTED = (
+    *CPUS, *(f"{of}{name}" for name in ("memory", "ephemeral-storage") for of in ("", "requests.", "limits.")),
+    "requests.storage", "pods", "services", "services.nodeports", "services.loadbalancers", "configmaps", "secrets",
+    "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
+)  # fmt: skip
+KINDS = ("Container", "Pod", "PersistentVolumeClaim")  # of items of a LimitRange; others have a domain
+RATIO = "maxLimitRequestRatio"
+BOUNDS = ("min", "defaultRequest", "default", "max")  # of which none may be above one that follows
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
@@ -33,8 +43,15 @@ def _about(item: Object) -> tuple[str, str]:
 
 def namespace_quota(item: Object) -> NamespaceQuota:
     """Read one ResourceQuota; Malformed says what is wrong with it."""
-    spec = members(item.get("spec"), "spec")
-    hard = counted(amounts(spec.get("hard"), "spec.hard"))
+    spec = fields(item.get("spec"), "spec", ("hard", "scopes", "scopeSelector"))
+    if spec.get("hard") is None:
+        msg = "no `spec.hard`"
+        raise MalformedObject(msg)
+    hard = counted(amounts(spec["hard"], "spec.hard"))
+    for name in hard:
+        if "/" not in name and name not in COUNTED and not name.removeprefix("requests.").startswith("hugepages-"):
+            msg = f"a quota counts no `{name[:80]}`: there are {', '.join(COUNTED)}, and resources with a domain"
+            raise MalformedObject(msg)
     return NamespaceQuota(*_about(item), hard, tuple(_scopes(spec)))
 
 
@@ -59,29 +76,35 @@ def _known(scope: Scope) -> Scope:
 
 def limit_range(item: Object) -> LimitRange:
     """Read one LimitRange; of items about volumes nothing is kept."""
-    listed = elements(members(item.get("spec"), "spec").get("limits"), "spec.limits")
-    items = [_item(members(one, "spec.limits")) for one in listed]
+    spec = fields(item.get("spec"), "spec", ("limits",))
+    if spec.get("limits") is None:
+        msg = "no `spec.limits`"
+        raise MalformedObject(msg)
+    listed = elements(spec["limits"], "spec.limits")
+    items = [_item(fields(one, "spec.limits", (*BOUNDS, RATIO, "type"))) for one in listed]
     return LimitRange(*_about(item), tuple(one for one in items if one.kind in ("Container", "Pod")))
 
 
 def _item(one: Object) -> LimitItem:
-    keys = ("min", "max", "default", "defaultRequest")
-    least, most, default, request = (counted(amounts(one.get(key), f"spec.limits.{key}")) for key in keys)
-    ratio = amounts(one.get("maxLimitRequestRatio"), "spec.limits.maxLimitRequestRatio")
+    least, request, default, most = (counted(amounts(one.get(key), f"spec.limits.{key}")) for key in BOUNDS)
+    ratio = amounts(one.get(RATIO), f"spec.limits.{RATIO}")
     kind = words(one.get("type"), "spec.limits.type")
+    if kind not in KINDS and "/" not in kind:
+        msg = f"`spec.limits.type` is none of {', '.join(KINDS)}: {kind[:80] or 'nothing'}"
+        raise MalformedObject(msg)
+    _in_order((least, request, default, most))
     if kind == "Container":  # what the API server writes into the object itself
         default = most | default
         request = least | default | request
     return LimitItem(kind, least, most, default, request, {name: ceil(share * 1000) for name, share in ratio.items()})
 
 
-def priority_class(item: Object) -> tuple[str, int]:
-    """Read the name and value of one PriorityClass."""
-    value = item.get("value")
-    if not isinstance(value, int) or isinstance(value, bool):
-        msg = "no `value`"
-        raise MalformedObject(msg)
-    return _about(item)[1], value
+def _in_order(bounds: Sequence[dict[str, int]]) -> None:
+    """Refuse bounds that no container could meet, as the API server does."""
+    for (lower, small), (upper, large) in combinations(zip(BOUNDS, bounds, strict=True), 2):
+        if above := [name for name in small if name in large and small[name] > large[name]]:
+            msg = f"`spec.limits.{lower}` is above `spec.limits.{upper}`: {', '.join(above)[:80]}"
+            raise MalformedObject(msg)
 
 
 def created_pod(item: Object) -> CreatedPod:

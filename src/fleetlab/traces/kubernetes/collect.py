@@ -41,8 +41,9 @@ class Gathered:
 def collect(
     out: Path, *, context: str | None = None, config_map: str | None = None, say: Callable[[str], None] = print
 ) -> Gathered:
-    """Write a list for each kind into a folder; pods and nodes must be readable, others are left out and said.
+    """Write a list for each kind into a folder; what may not be read is left out and said.
 
+    Without pods or nodes it fails in the end, and keeps what was gathered.
     `config_map` names where kube-scheduler's configuration is kept, as NAMESPACE/NAME.
     """
     run = _Kubectl(context)
@@ -54,8 +55,6 @@ def collect(
         try:
             text = run.get(kind)
         except TraceError as e:
-            if kind in NEEDED:
-                raise
             found.left_out[kind] = str(e)
             continue
         found.objects[kind] = _write(out / f"{kind}.json", text)
@@ -63,7 +62,17 @@ def collect(
         _write_configuration(out, run, config_map)
     for kind, why in found.left_out.items():
         say(f"left out: {kind}: {why}")
+    _require(found, out)
     return found
+
+
+def _require(found: Gathered, out: Path) -> None:
+    """Refuse what is no log: one without pods, or whose nodes may not be listed."""
+    none = {"pods": "the cluster lists none"} if not found.objects.get("pods") else {}
+    for kind, why in (none | found.left_out).items():
+        if kind in NEEDED:
+            msg = f"no {'job log: no pods' if kind == 'pods' else kind}: {why}"
+            raise TraceError(msg, hint=f"`kubectl get {kind} -A` must list them here; the rest is in {out}")
 
 
 def _write(path: Path, text: str) -> int:

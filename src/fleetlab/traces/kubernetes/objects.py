@@ -6,7 +6,7 @@ Nothing is taken for granted of an object; what is not as Kubernetes writes it r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -84,6 +84,16 @@ def members(value: object, where: str) -> Object:
     for key in checked:
         _spelt(key, where)
     return checked
+
+
+def fields(value: object, where: str, known: Iterable[str]) -> Object:
+    """An object's members, of which all are known: a misspelt one would be a rule that nobody applies."""
+    given, allowed = members(value, where), tuple(known)
+    for key in given:
+        if key not in allowed:
+            msg = f"unknown field `{where}.{key[:80]}`: there are {', '.join(allowed)}"
+            raise MalformedObject(msg)
+    return given
 
 
 def elements(value: object, where: str) -> list[Any]:

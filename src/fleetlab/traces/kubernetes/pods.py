@@ -58,7 +58,7 @@ class Pod:
     gang: str | None
     rank: str  # which pod of the gang it is, where that is said
     node: str
-    priority: int
+    priority: int | None  # None: as its class says
     submit: float
     start: float | None
     end: float | None
@@ -99,7 +99,7 @@ def pod_of(item: Object) -> Pod:
         gang=pod_group({**labels, **notes}) or None,
         rank=pod_rank({**labels, **notes}),
         node=words(spec.get("nodeName"), "spec.nodeName"),
-        priority=max(-(2**31), min(2**31 - 1, whole(spec.get("priority"), "spec.priority"))),
+        priority=_priority(spec),
         **_times(about, status, notes),
         containers=tuple(
             requests_of(c, "spec.containers") for c in elements(spec.get("containers"), "spec.containers")
@@ -116,6 +116,12 @@ def pod_of(item: Object) -> Pod:
 
 
 _NO_NAME = "no `metadata.name`"
+
+
+def _priority(spec: Object) -> int | None:
+    if spec.get("priority") is None:
+        return None
+    return max(-(2**31), min(2**31 - 1, whole(spec["priority"], "spec.priority")))
 
 
 def _owner(about: Object) -> Object:

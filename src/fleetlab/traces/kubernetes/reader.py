@@ -34,6 +34,7 @@ from fleetlab.traces.kubernetes.nodes import Fleet, Node, kubelet_version, node_
 from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, Object, items, members
 from fleetlab.traces.kubernetes.pod_specs import Spec, node_spec, spec_series
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
+from fleetlab.traces.kubernetes.priorities import Priorities
 from fleetlab.traces.kubernetes.requests import unknown_resources
 from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
 from fleetlab.traces.kubernetes.scheduling import scheduling_pod
@@ -86,6 +87,7 @@ def read(path: Path, intake: Intake) -> Trace:
 
 
 def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> Trace:
+    unknown_classes = _resolve_priorities(lists)
     cluster = _cluster(lists, intake)
     rows = _rows(lists, intake)
     gangs = gangs_of(rows)
@@ -116,7 +118,14 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
         placements=placements_of(gangs, jobs, zero),
         names=jobs.select("job", "name").lazy(),
         series=specs | ({"unsized": unsized.lazy()} if unsized.height else {}),
-        notes=(*_notes(rows, lists, cluster), *left_out, *ruled, *lists.kueue.without_pods(rows), *others),
+        notes=(
+            *_notes(rows, lists, cluster),
+            *unknown_classes,
+            *left_out,
+            *ruled,
+            *lists.kueue.without_pods(rows),
+            *others,
+        ),
     )
 
 
@@ -257,6 +266,15 @@ def _again(before: tuple[object, str, int] | None, table: str, name: str, intake
 
 
 # -- what is in them ------------------------------------------------------------------------------------------------
+
+
+def _resolve_priorities(lists: Inventory) -> list[str]:
+    """Give pods the priority of their class where they say none: classes may be in a later file than pods."""
+    priorities = Priorities(lists.rules.classes)
+    for key, (pod, file, line) in lists.pods.items():
+        resolved, lists.specs[key] = priorities.resolve(pod, lists.specs[key])
+        lists.pods[key] = (resolved, file, line)
+    return priorities.notes()
 
 
 def _cluster(lists: Inventory, intake: Intake) -> Cluster | None:

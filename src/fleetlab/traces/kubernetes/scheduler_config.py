@@ -20,7 +20,10 @@ from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements
 from fleetlab.traces.kubernetes.scheduling import node_preferences, node_requirements
 from fleetlab.traces.kubernetes.site_rules import READERS, SiteRules
 
-HINT = "what kube-scheduler is given with --config: a KubeSchedulerConfiguration; or ResourceQuotas and LimitRanges"
+HINT = (
+    "what kube-scheduler is given with --config: a KubeSchedulerConfiguration; or ResourceQuotas, LimitRanges and "
+    "PodDisruptionBudgets, as kubectl applies them"
+)
 GROUP = "kubescheduler.config.k8s.io/"
 # By version: the release whose rules it has, and the default weights of its plugins.
 SECOND = dict(LATER_SCORES) | {"TaintToleration": 1, "NodeAffinity": 1, "InterPodAffinity": 1}

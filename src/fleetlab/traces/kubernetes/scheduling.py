@@ -9,6 +9,7 @@ from math import ceil
 from fleetlab.core.kubernetes import (
     ASSUMED,
     CPU,
+    GRACE,
     DisruptionBudget,
     PodTerm,
     Requirement,
@@ -19,12 +20,13 @@ from fleetlab.core.kubernetes import (
     Taint,
 )
 from fleetlab.traces.kubernetes.nodes import amounts, texts
-from fleetlab.traces.kubernetes.objects import MalformedObject, Object, display, elements, members, whole, words
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, display, elements, fields, members, whole, words
 from fleetlab.traces.kubernetes.pods import Requests, requests_of
 from fleetlab.traces.kubernetes.selectors import choices_of, tolerations_of
 
 Amounts = dict[str, int]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+AMOUNTS = ("minAvailable", "maxUnavailable")  # of a PodDisruptionBudget
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -59,7 +61,17 @@ def scheduling_pod(item: Object) -> SchedulingPod:
             *_rather_near(wishes, "podAffinity", namespace),
             *((-weight, term) for weight, term in _rather_near(wishes, "podAntiAffinity", namespace)),
         ),
+        grace=_grace(spec),
     )
+
+
+def _grace(spec: Object) -> float:
+    """How long it may take to leave; the API server takes a negative time for one second."""
+    key = "terminationGracePeriodSeconds"
+    if spec.get(key) is None:
+        return GRACE
+    seconds = whole(spec[key], f"spec.{key}")
+    return float(seconds) if seconds >= 0 else 1.0
 
 
 def _near(wishes: Object, kind: str, namespace: str) -> Iterable[PodTerm]:
@@ -167,7 +179,10 @@ def scheduling_node(item: Object) -> SchedulingNode:
 def disruption_budget(item: Object) -> DisruptionBudget:
     """Read one PodDisruptionBudget."""
     about, status = members(item.get("metadata"), "metadata"), members(item.get("status"), "status")
-    spec = members(item.get("spec"), "spec")
+    spec = fields(item.get("spec"), "spec", (*AMOUNTS, "selector", "unhealthyPodEvictionPolicy"))
+    if all(spec.get(key) is not None for key in AMOUNTS):
+        msg = f"`spec.{AMOUNTS[0]}` and `spec.{AMOUNTS[1]}` exclude each other"
+        raise MalformedObject(msg)
     selector = label_selector(spec.get("selector"), "spec.selector")
     if not selector and spec.get("selector") is not None and item.get("apiVersion") == "policy/v1":
         selector = Selector((Requirement("", "DoesNotExist"),))  # all pods; before policy/v1, none
@@ -175,7 +190,7 @@ def disruption_budget(item: Object) -> DisruptionBudget:
         words(about.get("namespace"), "metadata.namespace") or "default",
         selector,
         whole(status.get("disruptionsAllowed"), "status.disruptionsAllowed"),
-        *(_pods_or_share(spec.get(key), f"spec.{key}") for key in ("minAvailable", "maxUnavailable")),
+        *(_pods_or_share(spec.get(key), f"spec.{key}") for key in AMOUNTS),
     )
 
 
@@ -184,5 +199,8 @@ def _pods_or_share(value: object, where: str) -> str:
     text = "" if value is None else str(value)
     if isinstance(value, bool) or not re.fullmatch(r"(\d{1,9}%?)?", text):
         msg = f"`{where}` is neither a number nor a percentage: {display(value)}"
+        raise MalformedObject(msg)
+    if text.endswith("%") and int(text[:-1]) > 100:
+        msg = f"`{where}` is more than 100%: {text}"
         raise MalformedObject(msg)
     return text

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from fleetlab.core.admission import Admission, LimitRange, NamespaceQuota
 from fleetlab.core.kubernetes import FIRST, LATER, DisruptionBudget, KubeScheduler, SchedulingPod
 from fleetlab.core.schedulers import Scheduler
-from fleetlab.traces.kubernetes.admission import limit_range, namespace_quota, priority_class
+from fleetlab.traces.kubernetes.admission import limit_range, namespace_quota
 from fleetlab.traces.kubernetes.objects import Object, words
+from fleetlab.traces.kubernetes.priorities import PriorityClass, priority_class
 from fleetlab.traces.kubernetes.scheduling import disruption_budget
 
 TABLE = "rules"
@@ -47,8 +48,13 @@ class SiteRules:
         return Admission(
             tuple(one for one in every if isinstance(one, NamespaceQuota)),
             tuple(one for one in every if isinstance(one, LimitRange)),
-            dict(one for one in every if isinstance(one, tuple)),
+            {one.name: one.value for one in self.classes},
         )
+
+    @property
+    def classes(self) -> list[PriorityClass]:
+        """The priority classes."""
+        return [one for one, _, _ in self.objects.values() if isinstance(one, PriorityClass)]
 
     @property
     def budgets(self) -> tuple[DisruptionBudget, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -19,14 +20,24 @@ def script(system: str) -> str:
 
 
 def collect(system: str, out: Path, *, since: str | None, until: str | None, json: bool) -> None:
-    """Run the script here; what may not be read is said and left out."""
+    """Run the script here; what may not be read is said and left out, but for the jobs: without them it fails."""
     words = ["--out", str(out)]
     words += [word for name, value in (("--since", since), ("--until", until)) if value for word in (name, value)]
+    said = {
+        "error": f"nothing was gathered in {out}",
+        "hint": f"`fleetlab collect {system} --print` gives the script to run on a login node",
+    }
     with as_file(_file(system)) as path:
-        done = subprocess.run(["sh", str(path), *words, *(["--json"] if json else [])], check=False)
-    if done.returncode:
-        msg = f"nothing was gathered in {out}"
-        raise TraceError(msg, hint=f"`fleetlab collect {system} --print` gives the script to run on a login node")
+        command = ["sh", str(path), *words, *(["--json"] if json else [])]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as script_run:
+            for line in script_run.stderr or ():
+                kind, _, text = line.partition(": ")
+                if kind in said:
+                    said[kind] = text.strip()
+                else:
+                    sys.stderr.write(line)
+    if script_run.returncode:
+        raise TraceError(said["error"], hint=said["hint"])
 
 
 def _file(system: str) -> Traversable:
