@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from fleetlab.bench.advise import advise
+from fleetlab.bench.advise.flips import flip_sentences
 from fleetlab.bench.advise.guarantees import guaranteed
 from fleetlab.bench.analysis.result import analyze
 from fleetlab.bench.profile import predict_slices
@@ -547,8 +548,24 @@ def test_a_tail_whose_requests_wait_in_unknown_groups_has_no_interval_and_decide
     assert "the P99 has no interval" in found.findings[0]
 
 
+def flip(**about):
+    row = {"mix": "a + b", "changed": "a + b by itself", "best": "mps", "margin": 0.2, "kind": "measured"}
+    return row | {"flips": True, **about}
+
+
+def test_a_mix_by_itself_is_named_once_in_a_flip():
+    assert list(flip_sentences([flip()], mixes=True)) == [
+        "It flips to MPS with a + b by itself: 20 % better there than the next."
+    ]
+
+
+def test_two_cases_are_both():
+    (said,) = flip_sentences([flip(flips=None), flip(flips=None)])
+    assert said.startswith("When it flips is not known: in both cases of the same work")
+
+
 def test_later_runs_of_the_same_cells_tell_how_requests_wait_in_groups():
-    """MPS at 50 % is ahead of the three others beyond the noise, by two later runs; the interval is that between runs."""
+    """MPS at 50 % is ahead of the three others beyond the noise, by two later runs: so wide is it between runs."""
     found = advise(H200.parent, mix="resnet-train, serve-200", goal="p99")
     verdicts = dict(found.tables()["choice"].select("mode", "verdict").rows())
     assert verdicts == {"mps@50": "best", "time-slicing": "worse", "mps": "worse", "mps!1": "worse"}

@@ -43,6 +43,14 @@ def test_goodput_is_requests_per_second_within_the_goals(tmp_path, made):
     assert found.tables()["choice"]["value"].to_list() == pytest.approx([18.0, 10.0])
 
 
+def test_a_mode_without_requests_within_the_goals_is_told_by_both_values(tmp_path, made):
+    """None of 200 is no base of a percentage."""
+    folder = chats(made, tmp_path, {"time-slicing": (0, 200), "mps": (100, 100)})
+    said = advise(folder, mix="chat, train", goal="goodput").findings[0]
+    assert "against 0.0" in said
+    assert " % (" not in said
+
+
 def chat_times(made, ended, cut, never=0):
     """A server with requests that ended after 1 s, and others that the window cut off after 7.5 s."""
     rows = [[9, 11, 11, 0.1, 1.0]] * ended + [[9, 11, 5, 0.1, 7.5]] * cut + [[9, 11, 0, None, None]] * never

@@ -144,7 +144,7 @@ def flip_sentences(rows: list[dict[str, Any]], *, mixes: bool = False) -> Iterat
             how = " (predicted from pairs)" if row["kind"] == "predicted" else ""
             lead = row["margin"]
             than = "the only one that keeps up" if lead is None else f"{100 * lead:.0f} % better there than the next"
-            better = f"{row['mix']}, {than}"
+            better = than if row["mix"] in row["changed"] else f"{row['mix']}, {than}"
             yield f"It flips to {mode_name(row['best'])} with {row['changed']}{how}: {better}."
     if not any(row["flips"] for row in rows):
         yield _no_flip(rows, MIXES if mixes else CASES)
@@ -161,7 +161,8 @@ def _no_flip(rows: list[dict[str, Any]], cases: str) -> str:
     if not rows:
         return f"When it flips is not measured: the folder has no {cases}."
     if not looked:
-        many = f"the one {cases}" if unknown == 1 else f"all {unknown} {cases.replace('case', 'cases')}"
+        all_of = "both" if unknown == 2 else f"all {unknown}"
+        many = f"the one {cases}" if unknown == 1 else f"{all_of} {cases.replace('case', 'cases')}"
         return f"When it flips is not known: in {many} the advised mode was neither measured nor predicted."
     where = f"the one {cases}" if looked == 1 else f"any of {looked} {cases.replace('case', 'cases')}"
     why = "not known, because the advised mode is not among those compared"

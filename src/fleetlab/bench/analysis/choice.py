@@ -12,7 +12,7 @@ import polars as pl
 from fleetlab.bench.analysis.mixes import interval_columns
 from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.values import IN_ONE_PLAN, GoalValues, PartDifference, best_first
-from fleetlab.bench.analysis.wording import capital, count_noun, join_words, percent
+from fleetlab.bench.analysis.wording import capital, count_noun, join_words, number, percent
 from fleetlab.bench.results.cells import table
 from fleetlab.stats import CONFIDENCE, Difference, Interval
 
@@ -120,7 +120,10 @@ class ModeChoice:
         return f"{best}, {lead}{more if self.verdict == UNKNOWN else ''}" if worse else ""
 
     def _lead_over(self, mode: str) -> str:
-        much, name = percent(self.ahead(mode)), mode_name(mode)
+        name, values = mode_name(mode), self.values
+        if not self.less and values[mode].low <= 0:  # a ratio to what may be 0 says nothing
+            return f"{number(values[self.best])} against {number(values[mode])} with {name}"
+        much = percent(self.ahead(mode))
         return f"{much} {self.less} than with {name}" if self.less else f"by {much} over {name}"
 
     def _why_unsure(self, unsure: list[str]) -> str:
