@@ -17,7 +17,14 @@ SHARED |= {"cpu", "memory", "gpu", "gpu_type", "gpu_memory", "rdma", "disk", "ma
 SHARED |= {"quota", "reservation", "scheduler", "partition", "limit"}
 
 # Where a name is computed: its own file. Studies of one published result name what that result is about.
-PLACEMENT_FILES = {"sim/codes.py", "sim/packing.py", "studies/validate/", "studies/autoscale/", "studies/story.py"}
+PLACEMENT_FILES = {
+    "sim/codes.py",
+    "sim/packing.py",
+    "studies/validate/",
+    "reproduce/",
+    "studies/autoscale/",
+    "studies/story.py",
+}
 ORDER_FILES = {
     "sim/codes.py",
     "sim/orders.py",

@@ -58,7 +58,7 @@ def written(folder, text, name="scheduler.yaml"):
         ("", "configures no scheduler"),
         ("a: [b", "configures no scheduler"),
         ("- 1\n- 2\n", "configures no scheduler"),
-        (KAI.format(resource="gpus", quota=8), "`spec.resources` of Queue q has no gpus"),
+        (KAI.format(resource="gpus", quota=8), "Queue q: `spec.resources` has no gpus"),
         (KAI.format(resource="gpu", quota=-8), "`quota` is below 0: -8"),
         (VOLCANO.format(weight=0), "`spec.weight` is below 1: 0"),
         (KUEUE, "no `nominalQuota` of nvidia.com/gpu"),
