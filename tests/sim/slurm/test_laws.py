@@ -7,15 +7,18 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 from hypothesis import HealthCheck, given, settings
 
+from fleetlab.core import Workload
+from fleetlab.core.slurm import BackfillLoop, Partition, Slurm
 from fleetlab.sim.layout import DONE
 from fleetlab.sim.simulate import world_of
 from fleetlab.sim.slurm import play
 from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.state import PENDING, RUNNING
 
-from .worlds import ACCOUNT, ALL_QOS, GPUS, OVERLAPPING, QUEUES, moments, runs_of, worlds
+from .worlds import ACCOUNT, ALL_QOS, GPUS, OVERLAPPING, QUEUES, Small, cluster, moments, runs_of, worlds
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 INSIDE = {name: {k for k, names in enumerate(OVERLAPPING) if name in names} for name in "abc"}
@@ -238,3 +241,18 @@ def test_any_site_is_scheduled_the_same_compiled_and_plain():
         printed.append(done.stdout)
     assert len(json.loads(printed[0])) >= 10
     assert printed[0] == printed[1]
+
+
+def test_parts_of_a_heterogeneous_job_are_within_a_limit_together():
+    """`few` runs three jobs: two parts that come beside two of 100 and 1,000 s start with the end of the first."""
+    one = {"user": "cid", "queue": "speech", "qos": "few", "gpu_milli": 1000, "cpu_milli": 1000, "instances": 1,
+           "partitions": ["b"], "limit": 1200.0, "submit": 0.0, "runtime": 1000.0, "gang": None}  # fmt: skip
+    parts = [one | {"submit": 10.0, "runtime": 50.0, "gang": 1} for _ in range(2)]
+    frame = pl.DataFrame([one | {"runtime": 100.0}, one, *parts], schema_overrides={"gang": pl.Int64})
+    site = Slurm(
+        partitions=(Partition("a"), Partition("b", default=True), Partition("c")), qos=ALL_QOS, queues=QUEUES,
+        enforce=("associations", "limits", "qos"), backfill=BackfillLoop(interval=1.0, resolution=1.0),
+    )  # fmt: skip
+    _, played = Small(Workload.of(frame, source="small"), cluster(), site, ()).play()
+    assert played.start[2] == played.start[3]
+    assert 100 <= played.start[2] < 110

@@ -11,9 +11,9 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import UNLIMITED, Floats, Record
-from fleetlab.sim.slurm.accounting import Accounting, within_limits
+from fleetlab.sim.slurm.accounting import Accounting, profile_of, within_limits
 from fleetlab.sim.slurm.gang import start_job
-from fleetlab.sim.slurm.limits import UNKNOWN_NODES
+from fleetlab.sim.slurm.limits import UNKNOWN_NODES, count_node, count_running
 from fleetlab.sim.slurm.main_loop import opens_at, usable_nodes, without_completing
 from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
 from fleetlab.sim.slurm.plan import (
@@ -307,20 +307,35 @@ def start_gangs(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floa
 
 @inner
 def all_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
-    """Return whether all parts of a gang fit now, one after the other."""
+    """Return whether all parts of a gang fit now, one after the other, and are within the limits together."""
     copy_free(s)
+    groups = acct.groups
+    running, held, on_node = groups.running.copy(), groups.held.copy(), groups.on_node.copy()
+    fit = parts_fit(s, settings, acct, g)
+    groups.running[:], groups.held[:], groups.on_node[:] = running, held, on_node
+    return fit
+
+
+@inner
+def parts_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
+    """Return whether all parts of a gang fit; each takes its nodes, and counts in its groups, before the next."""
     for k in range(s.gang_first[g], s.gang_first[g + 1]):
         t = s.gang_jobs[k]
         job = s.jobs[t]
         if job.state != PENDING:
             continue
-        usable_nodes(s, t, s.partition_of[job.first_partition], s.clock.now, s.usable)
+        p = s.partition_of[job.first_partition]
+        usable_nodes(s, t, p, s.clock.now, s.usable)
         without_completing(s, s.usable)
         nodes = choose(s, t, s.usable, s.then, settings.least_loaded)
-        if not nodes or not within_limits(s, acct, t, s.partition_of[job.first_partition], nodes):
+        if not nodes or not within_limits(s, acct, t, p, nodes):
             return False
+        profile = profile_of(s, acct, t, p)
+        count_running(acct.groups, profile, acct.groups.requests[t], 1)
         for j in range(nodes):
             n = s.chosen[j]
+            if acct.groups.counts_nodes:
+                count_node(acct.groups, profile, n, 1)
             s.then.cpu[n] -= s.nodes[n].cpu if job.exclusive else s.share[j] * job.cpu
             s.then.memory[n] -= s.share[j] * job.memory
             s.then.gpu[n] -= s.nodes[n].gpus if job.exclusive else s.share[j] * job.gpus
