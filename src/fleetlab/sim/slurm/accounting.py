@@ -149,6 +149,24 @@ def count_types(s: Slurm, a: Accounting, t: int) -> None:
 
 
 @inner
+def count_trial(s: Slurm, a: Accounting, t: int, p: int, nodes: int) -> None:
+    """Count a job as if it started in a partition on the nodes in `chosen`; `copy_counts` takes it back."""
+    g, profile, job = a.groups, profile_of(s, a, t, p), s.jobs[t]
+    amounts = g.kept.amounts
+    for r in range(len(amounts)):
+        amounts[r] = g.requests[t, r] if r < TYPES else 0.0
+    amounts[BILLING] = np.floor(billing_of(a.billing, p, g.requests[t], a.cpus[t]))
+    for j in range(nodes):
+        n = s.chosen[j]
+        if g.node_type[n] >= 0:
+            amounts[g.node_type[n]] += s.share[j] * job.gpus
+        if g.counts_nodes:
+            count_node(g, profile, n, 1)
+    count_running(g, profile, amounts, 1)
+    count_ahead(g, profile, np.floor(np.floor(job.limit) * a.factor[t]), amounts)
+
+
+@inner
 def count_nodes(s: Slurm, a: Accounting, t: int, profile: int, sign: int) -> None:
     """Count the nodes that a job takes or leaves."""
     job = s.jobs[t]

@@ -11,9 +11,9 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import UNLIMITED, Floats, Record
-from fleetlab.sim.slurm.accounting import Accounting, profile_of, within_limits
+from fleetlab.sim.slurm.accounting import Accounting, count_trial, within_limits
 from fleetlab.sim.slurm.gang import start_job
-from fleetlab.sim.slurm.limits import UNKNOWN_NODES, count_node, count_running
+from fleetlab.sim.slurm.limits import UNKNOWN_NODES, copy_counts
 from fleetlab.sim.slurm.main_loop import opens_at, usable_nodes, without_completing
 from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
 from fleetlab.sim.slurm.plan import (
@@ -309,10 +309,9 @@ def start_gangs(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floa
 def all_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
     """Return whether all parts of a gang fit now, one after the other, and are within the limits together."""
     copy_free(s)
-    groups = acct.groups
-    running, held, on_node = groups.running.copy(), groups.held.copy(), groups.on_node.copy()
+    copy_counts(acct.groups, acct.groups.kept)
     fit = parts_fit(s, settings, acct, g)
-    groups.running[:], groups.held[:], groups.on_node[:] = running, held, on_node
+    copy_counts(acct.groups.kept, acct.groups)
     return fit
 
 
@@ -330,12 +329,9 @@ def parts_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
         nodes = choose(s, t, s.usable, s.then, settings.least_loaded)
         if not nodes or not within_limits(s, acct, t, p, nodes):
             return False
-        profile = profile_of(s, acct, t, p)
-        count_running(acct.groups, profile, acct.groups.requests[t], 1)
+        count_trial(s, acct, t, p, nodes)
         for j in range(nodes):
             n = s.chosen[j]
-            if acct.groups.counts_nodes:
-                count_node(acct.groups, profile, n, 1)
             s.then.cpu[n] -= s.nodes[n].cpu if job.exclusive else s.share[j] * job.cpu
             s.then.memory[n] -= s.share[j] * job.memory
             s.then.gpu[n] -= s.nodes[n].gpus if job.exclusive else s.share[j] * job.gpus

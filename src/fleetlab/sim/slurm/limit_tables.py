@@ -21,7 +21,7 @@ from fleetlab.core.slurm import Slurm as Site
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.slurm import limits as kinds
 from fleetlab.sim.slurm.associations import places
-from fleetlab.sim.slurm.limits import Groups
+from fleetlab.sim.slurm.limits import Groups, Kept
 from fleetlab.sim.slurm.state import Slurm
 from fleetlab.sim.world import World
 
@@ -203,18 +203,20 @@ def groups_of(world: World, site: Site, s: Slurm, names: Sequence[str], types: S
     kinds_there = {rule[0] for mine in rules for rule in mine}
     by_node = any(rule[0] == kinds.HELD and rule[2] == "node" for mine in rules for rule in mine)
     size, safe = max(1, len(number)), "safe" in site.enforce
+    running, held = np.zeros(size, np.int64), np.zeros((size, len(names)))
+    on_node = np.zeros((size, len(s.nodes)) if by_node else (1, 1), np.int64)
     return Groups(
         profile=profile, first=_offsets(of), of=_flat(of), first_rule=_offsets(rules),
         rules=np.array(table, dtype=np.int64).reshape(-1, 4),
         deny=np.array([any("denyonlimit" in _flags(q) for q in one.classes) for one in who], dtype=np.int64),
-        row=_rows(site, number), running=np.zeros(size, np.int64), submitted=np.zeros(size, np.int64),
-        held=np.zeros((size, len(names))), ahead=np.zeros((size, len(names))),
-        on_node=np.zeros((size, len(s.nodes)) if by_node else (1, 1), np.int64), counts_nodes=int(by_node),
+        row=_rows(site, number), running=running, submitted=np.zeros(size, np.int64),
+        held=held, ahead=held.copy(), on_node=on_node, counts_nodes=int(by_node),
         safe=int(safe), kills=int(not safe and bool(kinds_there & {kinds.SPENT, kinds.WALL, kinds.JOB_MINUTES})),
         minutes=_limit_minutes(site, s), requests=requests_of(world, s, names),
         node_type=np.array([names.index(f"gpu:{t.lower()}") if t else -1 for t in types], dtype=np.int64),
         array_size=np.bincount(s.jobs.array + 1)[1:].astype(np.int64),
         array_fate=np.zeros(max(1, len(s.array_running)), np.int64),
+        kept=Kept(running.copy(), held.copy(), held.copy(), on_node.copy(), np.zeros(len(names))),
     )  # fmt: skip
 
 

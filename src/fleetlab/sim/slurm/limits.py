@@ -27,6 +27,16 @@ MINUTE = 60.0
 UNKNOWN_NODES = -1  # where it would start: limits on nodes are not looked at
 
 
+class Kept(NamedTuple):
+    """What groups have, kept while the parts of a heterogeneous job are tried."""
+
+    running: Ints
+    held: Floats
+    ahead: Floats
+    on_node: Ints
+    amounts: Floats  # [resources]: of the part that is tried
+
+
 class Groups(NamedTuple):
     """Groups of jobs, what they have, and the rules of jobs."""
 
@@ -50,6 +60,7 @@ class Groups(NamedTuple):
     node_type: Ints  # [nodes]: column of its GPUs' type, -1: none
     array_size: Ints  # [arrays]: tasks
     array_fate: Ints  # [arrays]: whether an array was submitted: NOT_YET, TAKEN or REFUSED
+    kept: Kept
 
 
 NOT_YET, TAKEN, REFUSED = range(3)
@@ -129,6 +140,18 @@ def count_ahead(g: Groups, profile: int, seconds: float, amounts: Floats) -> Non
     for k in range(g.first[profile], g.first[profile + 1]):
         for r in range(g.ahead.shape[1]):
             g.ahead[g.of[k], r] = max(g.ahead[g.of[k], r] + seconds * amounts[r], 0.0)
+
+
+@inner
+def copy_counts(source: Groups | Kept, target: Groups | Kept) -> None:
+    """Keep what groups have, or give it back to them; one by one, as compiled loops cannot take memory."""
+    for group in range(len(source.running)):
+        target.running[group] = source.running[group]
+        for r in range(source.held.shape[1]):
+            target.held[group, r], target.ahead[group, r] = source.held[group, r], source.ahead[group, r]
+    for group in range(source.on_node.shape[0]):
+        for n in range(source.on_node.shape[1]):
+            target.on_node[group, n] = source.on_node[group, n]
 
 
 @inner
