@@ -11,6 +11,7 @@ from fleetlab.core.pod_groups import Amounts
 from fleetlab.sim.gangs.amounts import add
 from fleetlab.sim.gangs.board import Board
 from fleetlab.sim.gangs.tasks import Job, Status, Task, requests_of
+from fleetlab.sim.gangs.ties import Ties
 from fleetlab.sim.kai.orders import Change, Rank, compare_ranked, rank, turn
 from fleetlab.sim.kai.shares import GPU, RESOURCES, QueueState, charge, line, parts_of, queue_states
 from fleetlab.sim.kubernetes.state import Ints
@@ -32,6 +33,7 @@ class Session:
         self.queues = queue_states(site, board.sums(parts_of), self.total, usage or {})
         self.jobs = [job for job in board.jobs if job.group.queue in self.queues]
         self._draw = draw
+        self._ties = None if draw is None else Ties(draw)
         self.charges = 0  # how often what a queue holds has changed
         board.listeners.append(self._charge)
 
@@ -127,7 +129,7 @@ class Session:
             return int(nodes[0])
         free = (cache.allocatable[name] - cache.requested[name])[nodes]
         best = nodes[free == free.min()]
-        return int(best[0] if self._draw is None else self._draw.choice(best))
+        return int(best[0]) if self._ties is None else self._ties.pick(task, best)
 
 
 def is_over(state: QueueState, asked: Amounts, *, fixed: bool) -> bool:
