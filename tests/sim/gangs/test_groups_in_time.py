@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,11 @@ from fleetlab.core.kubernetes import SchedulingNode, SchedulingPod
 from fleetlab.core.pod_groups import PodGroup
 from fleetlab.core.volcano import Plugin, Volcano, VolcanoQueue
 from fleetlab.sim.gangs.loop import Timing
+from fleetlab.sim.gangs.tasks import Job
+from fleetlab.sim.gangs.ties import Ties
 from fleetlab.sim.kai import play as kai
+from fleetlab.sim.kai.rehearsal import Rehearsal
+from fleetlab.sim.kai.solver import Shortage
 from fleetlab.sim.kai.usage import Usage
 from fleetlab.sim.volcano import play as volcano
 
@@ -321,3 +326,30 @@ def test_a_group_that_ends_has_run_its_whole_time(plays, given_):
 def test_the_same_seed_gives_the_same_schedule(plays):
     given_ = [(k % 3, 1 + k % 4, 1 + k % 3, 3 * k, 20) for k in range(8)]
     assert plays(given_)[2] == plays(given_)[2]
+
+
+@settings(max_examples=15, deadline=None)
+@given(given_=GROUPS, limit=st.sampled_from([-1.0, 6.0]), moves=st.booleans())
+def test_kai_leaves_out_only_searches_that_fail(given_, limit, moves):
+    """The same schedule where every set of victims is tried on the board, pod by pod."""
+    queues = [kai_queue("q0", 2), kai_queue("q1", 1, limit=limit), kai_queue("q2", 0, weight=2)]
+    groups, submit, run = made(given_)
+    site = kai_site([4, 4, 4], queues, consolidating_reclaim=moves)
+    quick = kai.loop_of(site, seed=3).play(groups, submit, run, until=LONG)
+    with pytest.MonkeyPatch.context() as every:
+        every.setattr(Rehearsal, "may_work", lambda self, victims: True)
+        every.setattr(Shortage, "is_met", lambda self, given: True)
+        assert quick == kai.loop_of(site, seed=3).play(groups, submit, run, until=LONG)
+
+
+def test_a_pod_gets_each_of_several_equal_nodes_as_often():
+    """400 of 1,600 draws are expected; they lie within four standard deviations, 69."""
+    drawn = np.random.default_rng(1)
+    task = Job(group("a", "q", 1)).tasks[0]
+    picks = Counter(Ties(drawn).pick(task, np.arange(4)) for _ in range(1600))
+    assert all(abs(picks[node] - 400) <= 69 for node in range(4))
+
+
+def test_a_pods_node_does_not_depend_on_how_often_it_was_tried():
+    ties, task = Ties(np.random.default_rng(1)), Job(group("a", "q", 1)).tasks[0]
+    assert ties.pick(task, np.arange(1000)) == ties.pick(task, np.arange(1000))

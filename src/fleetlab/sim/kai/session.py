@@ -99,16 +99,19 @@ class Session:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def place(self, tasks: Iterable[Task]) -> bool:
-        """Give each pod a node, the fullest that fits; if one has to wait for others to leave, all of them wait."""
+    def place(self, tasks: Iterable[Task], freed: Mapping[str, Ints] | None = None) -> bool:
+        """Give each pod a node, the fullest that fits; if one has to wait for others to leave, all of them wait.
+
+        `freed`: what nodes would have free besides, by resource.
+        """
         board, placed = self.board, []
         for task in tasks:
             allowed = board.allowed(task)
-            nodes = np.flatnonzero(allowed & board.fits_now(task))
+            nodes = np.flatnonzero(allowed & board.fits_now(task, freed))
             if len(nodes):
                 board.bind(task, self._fullest(task, nodes))
             else:
-                nodes = np.flatnonzero(allowed & board.fits_later(task))
+                nodes = np.flatnonzero(allowed & board.fits_with(task, freed or {}))
                 if not len(nodes):
                     return False
                 board.promise(task, self._fullest(task, nodes))
