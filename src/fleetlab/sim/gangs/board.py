@@ -97,11 +97,9 @@ class Board:
         """Nodes with room once those that leave have left, and so much more is free."""
         return self._room(task, self.coming, freed)
 
-    def fits_without(self, task: Task, queue: str, *, others: bool = False) -> Bools:
-        """Nodes that would have room without any running pod of a queue, or of all other queues."""
-        if not others:
-            return self._room(task, self.coming, self._running.get(queue, {}))
-        return self._room(task, self.coming, *(held for name, held in self._running.items() if name != queue))
+    def fits_without(self, task: Task, queues: Iterable[str]) -> Bools:
+        """Nodes that would have room without any running pod of some queues."""
+        return self._room(task, self.coming, *(self._running.get(queue, {}) for queue in queues))
 
     def fits_on(self, node: int, task: Task, without: Iterable[Task] = ()) -> bool:
         """Whether a node has room once those that leave have left, and others on it too."""

@@ -107,7 +107,7 @@ def preempt(session: Session) -> None:
     """Take for a group from groups of its own queue with a lower priority."""
     hopeless, least = Hopeless(), MinRuntime(session.site)
     for job in session.in_turn(_waiting(session)):
-        others = [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and may_be_evicted(one)]
+        others = [] if job in hopeless else [one for one in session.lower(job) if may_be_evicted(one)]
         others = least.candidates(others, job.group.queue, session.now)
         if others and not solve(session, job, others, Preempts(session, least, job)):
             hopeless.add(job)
@@ -128,10 +128,6 @@ class Preempts:
     def allows(self, outcome: Outcome) -> bool:
         """Return whether those that have not run long enough keep what they need."""
         return self.least.allows(outcome, self.job.group.queue, self.session.now)
-
-
-def _is_lower(one: Job, job: Job) -> bool:
-    return one.group.queue == job.group.queue and one.group.priority < job.group.priority
 
 
 ACTIONS: dict[str, Callable[[Session], None]] = {

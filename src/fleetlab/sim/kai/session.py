@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -77,6 +78,19 @@ class Session:
             if not left[name]:
                 del left[name]
             yield unit
+
+    @cached_property
+    def _by_queue(self) -> dict[str, dict[int, list[Job]]]:
+        """Groups by queue and priority."""
+        found: dict[str, dict[int, list[Job]]] = {}
+        for job in self.jobs:
+            found.setdefault(job.group.queue, {}).setdefault(job.group.priority, []).append(job)
+        return found
+
+    def lower(self, job: Job) -> list[Job]:
+        """Groups of the same queue with a lower priority."""
+        by_priority = self._by_queue[job.group.queue]
+        return [one for priority, those in by_priority.items() if priority < job.group.priority for one in those]
 
     def movable(self, job: Job) -> list[Job]:
         """Groups that may be moved for one; KAI takes so many of them as they come, which is in no order."""
