@@ -81,18 +81,18 @@ def within_quota(running: int = 690, waiting: int = 300) -> Groups:
 
 
 def _volcano(until: float, **words: Any) -> Case:  # noqa: ANN401
-    site = volcano.Site(_nodes(110), Volcano(tuple(VolcanoQueue(name) for name in QUEUES), **words))
-    return volcano.loop_of(site, 0), crowded(), until, 110
+    site = Volcano(tuple(VolcanoQueue(name) for name in QUEUES), **words)
+    return volcano.loop_of(_nodes(110), site, 0), crowded(), until, 110
 
 
 def _kai(until: float, **words: Any) -> Case:  # noqa: ANN401
     queues = tuple(KaiQueue(name, quotas={GPU: Quota(0.0)}) for name in QUEUES)
-    return kai.loop_of(kai.Site(_nodes(110), Kai(queues, **words)), 0), crowded(), until, 110
+    return kai.loop_of(_nodes(110), Kai(queues, **words), 0), crowded(), until, 110
 
 
 def _kai_within_quota(times: int = 1) -> Case:
     queues = tuple(KaiQueue(name, quotas={GPU: Quota(220.0 * times)}) for name in QUEUES)
-    loop = kai.loop_of(kai.Site(_nodes(87 * times), Kai(queues)), 0)
+    loop = kai.loop_of(_nodes(87 * times), Kai(queues), 0)
     return loop, within_quota(690 * times, 300 * times), 60.0, 87 * times
 
 

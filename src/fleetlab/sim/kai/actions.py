@@ -81,28 +81,6 @@ def reclaim(session: Session) -> None:
                 hopeless.add(job)
 
 
-@dataclass(frozen=True)
-class Reclaims:
-    """What reclaim allows a group."""
-
-    session: Session
-    least: MinRuntime
-    job: Job
-
-    def may_lose(self, states: Mapping[str, QueueState], asked: Amounts, queue: str) -> bool:
-        """Return whether a queue is over its share, or over its quota and that of the group is not."""
-        return may_lose(states, self.job.group.queue, asked, queue)
-
-    def allows(self, outcome: Outcome) -> bool:
-        """Return whether all that lose may, and the group's queue is not better off than they are."""
-        group, site = self.job.group, self.session.site
-        if not self.least.allows(outcome, group.queue, self.session.now):
-            return False
-        losses = outcome.losses(moved_too=not site.consolidating_reclaim)
-        rule = (group.preemptible, site.saturation_multiplier)
-        return may_reclaim(outcome.states, group.queue, outcome.asked, losses, rule)
-
-
 def preempt(session: Session) -> None:
     """Take for a group from groups of its own queue with a lower priority."""
     hopeless, least = Hopeless(), MinRuntime(session.site)
@@ -128,6 +106,22 @@ class Preempts:
     def allows(self, outcome: Outcome) -> bool:
         """Return whether those that have not run long enough keep what they need."""
         return self.least.allows(outcome, self.job.group.queue, self.session.now)
+
+
+class Reclaims(Preempts):
+    """What reclaim allows a group: as preempt, from queues that may lose."""
+
+    def may_lose(self, states: Mapping[str, QueueState], asked: Amounts, queue: str) -> bool:
+        """Return whether a queue is over its share, or over its quota and that of the group is not."""
+        return may_lose(states, self.job.group.queue, asked, queue)
+
+    def allows(self, outcome: Outcome) -> bool:
+        """Return whether all that lose may, and the group's queue is not better off than they are."""
+        if not super().allows(outcome):
+            return False
+        losses = outcome.losses(moved_too=not self.session.site.consolidating_reclaim)
+        rule = (self.job.group.preemptible, self.session.site.saturation_multiplier)
+        return may_reclaim(outcome.states, self.job.group.queue, outcome.asked, losses, rule)
 
 
 ACTIONS: dict[str, Callable[[Session], None]] = {

@@ -79,7 +79,8 @@ class Rehearsal:
         allowed = self._allowed.get(task)
         if allowed is None:
             allowed = self._allowed[task] = self._session.board.allowed(task).tolist()
-        for node in (task.node, *range(len(allowed))):
+        nodes: tuple[int, ...] = (task.node, *range(len(allowed)))
+        for node in nodes:
             if allowed[node]:
                 for free, amount in needs:
                     if free[node] < amount:
