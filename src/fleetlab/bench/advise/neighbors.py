@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.advise.answers import answer_values
+from fleetlab.bench.advise.answers import NO_LIMITS, answer_values
 from fleetlab.bench.advise.goodput import goodput_values
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.mixes import interval_columns
@@ -66,4 +67,5 @@ def neighbor_sentences(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    return number(Interval(row["value"], row["value_low"], row["value_high"]))
+    value = Interval(row["value"], row["value_low"], row["value_high"])
+    return number(value) if math.isfinite(value.high - value.low) else f"{value.value:.2f} ({NO_LIMITS})"
