@@ -151,41 +151,28 @@ def flip_sentences(rows: list[dict[str, Any]], *, mixes: bool = False, known: bo
             flips = f"It flips to {best}" if known else f"{capital(best)} is best"
             yield f"{flips} with {row['changed']}{how}: {better}."
     if not any(row["flips"] for row in rows):
-        yield (_no_flip if known else _no_other)(rows, MIXES if mixes else CASES)
+        yield _no_flip(rows, MIXES if mixes else CASES, known=known)
 
 
 CASES = "case of the same work at another pace, in other numbers or with other goals"
 MIXES = "case, which are these mixes one by one"
 
 
-def _no_flip(rows: list[dict[str, Any]], cases: str) -> str:
-    """Cases in which the advised mode was not compared say nothing."""
-    unknown = _unknown(rows)
+def _no_flip(rows: list[dict[str, Any]], cases: str, *, known: bool) -> str:
+    """Cases in which the advised mode, or the one that is ahead, was not compared say nothing."""
+    when, mode = ("When it flips", "advised mode") if known else ("Which is best in other cases", "mode that is ahead")
+    unknown = sum(row["flips"] is None for row in rows)
     looked = len(rows) - unknown
     if not rows:
-        return f"When it flips is not measured: the folder has no {cases}."
+        return f"{when} is not measured: the folder has no {cases}."
     if not looked:
-        return f"When it flips is not known: in {_all(unknown, cases)} the advised mode {NEITHER}."
+        return f"{when} is not known: in {_all(unknown, cases)} the {mode} was neither measured nor predicted."
+    why = f"not known, because the {mode} is not among those compared"
+    more = f"; {unknown} more {'is' if unknown == 1 else 'are'} {why}" if unknown else ""
+    if not known:
+        return f"One of these modes is among the best in {_all(looked, cases)} as well{more}."
     any_of = {1: "the one", 2: "either of the 2"}.get(looked, f"any of the {looked}")
-    return f"It does not flip in {any_of} {_cases(looked, cases)}{_more(unknown)}."
-
-
-def _no_other(rows: list[dict[str, Any]], cases: str) -> str:
-    """The same of modes between which it is not known which is best."""
-    unknown = _unknown(rows)
-    looked = len(rows) - unknown
-    if not rows:
-        return f"Which is best in other cases is not measured: the folder has no {cases}."
-    if not looked:
-        return f"Which is best in other cases is not known: in {_all(unknown, cases)} the mode that is ahead {NEITHER}."
-    return f"One of these modes is among the best in {_all(looked, cases)} as well{_more(unknown)}."
-
-
-NEITHER = "was neither measured nor predicted"
-
-
-def _unknown(rows: list[dict[str, Any]]) -> int:
-    return sum(row["flips"] is None for row in rows)
+    return f"It does not flip in {any_of} {_cases(looked, cases)}{more}."
 
 
 def _cases(n: int, cases: str) -> str:
@@ -194,8 +181,3 @@ def _cases(n: int, cases: str) -> str:
 
 def _all(n: int, cases: str) -> str:
     return {1: "the one ", 2: "both "}.get(n, f"all {n} ") + _cases(n, cases)
-
-
-def _more(unknown: int) -> str:
-    why = "not known, because the advised mode is not among those compared"
-    return f"; {unknown} more {'is' if unknown == 1 else 'are'} {why}" if unknown else ""
