@@ -20,7 +20,7 @@ SPACING, LONGEST = 20.0, 3600.0  # s: 4,320 jobs a day, about 130 of them there 
 SHOWN = 4 * 3600.0  # s back that commands are asked about
 SETTLED = 300  # polls: keys of ended jobs are remembered for four hours
 PAUSE = 2.0  # s: polars returns memory to the system a second after it is free, and a watch is idle between its polls
-MOST = 0.05 if DAYS >= 7 else 0.5  # MiB in 1,000 polls: half a day tells no more
+MOST = 0.5  # MiB in 1,000 polls: allocators hold a MiB more or less
 PAGE = resource.getpagesize()
 
 
