@@ -156,7 +156,7 @@ class Replay:
         """Whether the scheduler gave the reasons that we would, where the record has them."""
         if not row["check"]:
             return True
-        return zlib.crc32(fit_error(self.cache, self.run.pods[row["pod"]]).encode()) == row["check"]
+        return bool(zlib.crc32(fit_error(self.cache, self.run.pods[row["pod"]]).encode()) == row["check"])
 
     def _blurred(self, number: int, now: float) -> Iterator[tuple[list[str], list[tuple[SchedulingPod, int]]]]:
         """Pods that may have been gone already, or the one that may still have been there: they go in order."""

@@ -102,21 +102,27 @@ async def play(lab, out, reasons):
         created, deleted, watch = {}, {}, start(lab, out)
         kill_at = time.monotonic() + 3
         killed, said = 0, ""
-        for pod in pods_of(PODS_IN_ALL, 5, Load(run_s=8.0)):
-            made = await client.create(PODS, pod)
-            created[made["metadata"]["name"]] = made["metadata"]["uid"]
-            await asyncio.sleep(0.4)
+
+        def kill():
+            nonlocal killed, said, watch, kill_at
             if killed < KILLS and time.monotonic() > kill_at:
                 watch.send_signal(signal.SIGKILL)
                 said += watch.communicate()[1]
                 killed, watch, kill_at = killed + 1, start(lab, out), time.monotonic() + draws.uniform(2, 6)
+
+        for pod in pods_of(PODS_IN_ALL, 5, Load(run_s=8.0)):
+            made = await client.create(PODS, pod)
+            created[made["metadata"]["name"]] = made["metadata"]["uid"]
+            await asyncio.sleep(0.4)
+            kill()
             running = [n for n, p in kubelets.pods.items() if p["status"].get("phase") == "Running"]
             if draws.random() < 0.1 and running:
                 name = draws.choice(running)
                 await client.delete(f"{PODS}/{name}")
                 deleted[name] = time.time()
-        while len(kubelets.ended) < PODS_IN_ALL and time.monotonic() < kill_at + 240:
+        while (len(kubelets.ended) < PODS_IN_ALL or killed < KILLS) and time.monotonic() < kill_at + 240:
             await asyncio.sleep(1)
+            kill()
         await asyncio.sleep(3)
         watch.terminate()
         printed, more = await asyncio.to_thread(watch.communicate)
