@@ -39,7 +39,7 @@ from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.priorities import Priorities
 from fleetlab.traces.kubernetes.requests import unknown_resources
 from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
-from fleetlab.traces.kubernetes.scheduling import scheduling_pod
+from fleetlab.traces.kubernetes.scheduling import scheduling_pod, unread_namespaces
 from fleetlab.traces.kubernetes.selectors import features_of
 from fleetlab.traces.kubernetes.site_rules import READERS as RULES
 from fleetlab.traces.kubernetes.site_rules import TABLE as RULES_TABLE
@@ -70,6 +70,7 @@ class Inventory:
     parallelism: Parallelisms = field(default_factory=Parallelisms)
     queues: dict[str, Object] = field(default_factory=dict)  # of Volcano or KAI
     listed: dict[tuple[str, str], tuple[object, str, int]] = field(default_factory=dict)  # Jobs, queues and pod groups
+    unread: set[str] = field(default_factory=set)  # pods that choose namespaces of other pods by labels
     version: tuple[int, int] = (0, 0)  # of the latest kubelet
     groups: set[str] = field(default_factory=set)  # names of their pod groups: pods say which they are of
 
@@ -234,6 +235,8 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         pod = pod_of(members(item, "pod"))
         _again(lists.pods.get(pod.key), "pods", pod.name, intake)
         lists.specs[pod.key] = scheduling_pod(members(item, "pod")), created_pod(members(item, "pod"))
+        if unread_namespaces(members(item, "pod")):
+            lists.unread.add(pod.key)
         lists.pods.pop(pod.key, None)
         lists.pods[pod.key] = (pod, file, line)
     elif kind == "Node":
@@ -340,6 +343,9 @@ def _notes(rows: list[Row], lists: Inventory, cluster: Cluster | None) -> tuple[
         "the list is a snapshot: pods deleted before it was taken are missing": True,
         f"{claims:,} pods request devices by ResourceClaim, which is not in the list: not counted": claims,
         f"{pinned:,} pods select a node by its name, or by comparing numbers: read without that": pinned,
+        f"{len(lists.unread):,} pods choose namespaces of others by labels that are not read: only their own counts": (
+            lists.unread
+        ),
         f"{rounded:,} pods request fractions of more than one GPU: counted as whole GPUs, rounded up": rounded,
         f"{unsized:,} pods request fractional GPUs of unknown size: counted as whole GPUs; {size}": unsized,
         f"{out:,} nodes were cordoned or not ready when the list was made: counted as available": out,
