@@ -7,12 +7,12 @@ trace does not know, because it was added for a study, is told from the others b
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleetlab.core import Scenario
 from fleetlab.core.admission import CreatedPod
-from fleetlab.core.kubernetes import HOSTNAME, Requirement, SchedulingNode, SchedulingPod, Selector, Toleration
+from fleetlab.core.kubernetes import GRACE, HOSTNAME, Requirement, SchedulingNode, SchedulingPod, Selector, Toleration
 from fleetlab.core.kueue_workload import Parallelism
 from fleetlab.core.pod_specs import NODES, PARALLELISM, PODS, SPECS
 
@@ -50,6 +50,11 @@ class Specs:
             },
             parallelism,
         )  # fmt: skip
+
+    def graces(self, jobs: Iterable[int]) -> list[float]:
+        """How long the pods of each job take to leave once they are evicted."""
+        known = [pod.grace for pod, _ in self.pods]
+        return [known[self.of_job[job]] if job in self.of_job else GRACE for job in jobs]
 
     def on_nodes(self, nodes: Sequence[SchedulingNode]) -> list[SchedulingNode]:
         """Return nodes with the labels and taints that they have in the cluster."""

@@ -151,6 +151,10 @@ class Loop:
         """How long a workload runs that takes so many times as long as with all its pods."""
         return self.run[k] * stretch
 
+    def grace(self, _: int) -> float:
+        """How long a workload takes to leave."""
+        return self.site.grace
+
     def left(self, k: int) -> None:
         """Follow what a workload leaves behind: nothing here."""
 
@@ -218,7 +222,7 @@ class Loop:
         if run.preempted:
             return False
         run.preempted = True
-        leaves = self.now + self.site.grace
+        leaves = self.now + self.grace(k)
         if leaves < run.end:  # one that ends before is not cut short
             run.end = leaves
             self._at(leaves, GONE, k)

@@ -9,7 +9,6 @@ import numpy as np
 
 from fleetlab.core import Cluster, Progress
 from fleetlab.core.catalog.reasons import ABOVE_CLUSTER_QUEUE, EVICTED_WITHOUT_END, NO_QUEUE, REFUSALS
-from fleetlab.core.kubernetes import GRACE
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.core.progress import silent
@@ -34,14 +33,14 @@ def play(
     """Play a world of jobs by Kueue, on the nodes of a cluster; `specs` is what the trace carries of its pods."""
     known, queues, of_flavor = specs or Specs(), queues_of(site, world.frame), flavor_nodes(site, cluster)
     nodes = with_levels(nodes_of(world, cluster), site, cluster, known)
-    on_nodes = NodeSite(with_flavor_names(site), nodes, grace=GRACE, of_flavor=of_flavor)
+    on_nodes = NodeSite(with_flavor_names(site), nodes, of_flavor=of_flavor)
     workloads = workloads_of(world, site, of_flavor, queues)
     workloads = with_least(workloads, world, known)
     asked = requests_of(world, known)
     if asked or any(flavor.topology for flavor in site.flavors.values()):
         workloads = with_requests(workloads, pods_of(world), asked)
     refused = _refused(on_nodes, workloads, queues)
-    loop = PodLoop(on_nodes, workloads, world, seed)
+    loop = PodLoop(on_nodes, workloads, world, known.graces(world.frame["job"]), seed)
     submit = np.where(refused > 0, math.inf, world.submit).tolist()
     loop.play(submit, math.inf if until is None else float(until), progress or silent)
     refused[sorted(loop.played.withdrawn)] = REFUSALS.index(EVICTED_WITHOUT_END)

@@ -32,12 +32,15 @@ class BoundPods:
 class PodLoop(Loop):
     """A simulation in which pods need nodes; those that find none are tried again when others leave theirs."""
 
-    def __init__(self, site: NodeSite, workloads: list[KueueWorkload], world: World, seed: int) -> None:
+    def __init__(
+        self, site: NodeSite, workloads: list[KueueWorkload], world: World, graces: list[float], seed: int
+    ) -> None:
         super().__init__(site, workloads, world.runtime.tolist(), seed)
         self.profile = site.kueue.pods
         self.cache = Cache(_labelled(site))
         self.pods = pods_of(world)
         self.latency = world.latency.tolist()
+        self.graces = graces  # of each job: how long its pods take to leave
         self.bound: dict[int, BoundPods] = {}
         self.history: list[BoundPods] = []  # all of them, in the order in which they were admitted
         self._without_nodes: list[int] = []
@@ -53,6 +56,10 @@ class PodLoop(Loop):
     def seconds(self, k: int, stretch: float) -> float:
         """How long a job runs: to start takes as long with fewer pods."""
         return float(self.latency[k] + round((self.run[k] - self.latency[k]) * stretch / TICK) * TICK)
+
+    def grace(self, k: int) -> float:
+        """How long the pods of a job take to leave."""
+        return self.graces[k]
 
     def left(self, k: int) -> None:
         """Take the pods off their nodes."""
