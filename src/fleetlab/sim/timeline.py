@@ -152,10 +152,11 @@ def _queue(world: World, played: Played, runs: Segments, times: Floats) -> pl.Da
     done = np.searchsorted(played.end[ended], times, side="right")  # those not done are nan, and come last
     on, off = (np.searchsorted(x[by], times, side="right") for x, by in ((runs.begin, begun), (runs.end, left)))
     columns: dict[str, Floats | Ints] = {"time": times}
-    held = runs.instances(world.instances) / many[runs.job]  # below 1 where a part was admitted: the rest waits not
+    held = runs.instances(world.instances) / many[runs.job]  # below 1 where a part was admitted: the rest does not wait
 
     def run_at(of_run: Floats) -> Floats:
-        return np.append(0.0, np.cumsum(of_run[begun]))[on] - np.append(0.0, np.cumsum(of_run[left]))[off]
+        came_to, went = (np.append(0.0, np.cumsum(of_run[by])) for by in (begun, left))
+        return np.asarray(came_to[on] - went[off])
 
     for name, weight in (("", one), ("_instances", many), ("_gpus", gpus)):
         count = [np.append(0.0, np.cumsum(w)) for w in (weight[came], weight[ended])]
