@@ -105,7 +105,7 @@ def test_a_plugin_of_somebody_else_is_refused(read):
 
 
 def test_a_plugin_that_became_a_strategy_says_where_it_is_now(read):
-    with pytest.raises(TraceError, match="scoringStrategy.type: MostAllocated"):
+    with pytest.raises(TraceError, match=r"scoringStrategy.type: MostAllocated"):
         read("profiles: [{plugins: {score: {enabled: [{name: NodeResourcesMostAllocated}]}}}]")
 
 
