@@ -42,10 +42,7 @@ def play(
 ) -> Played:  # fmt: skip
     """Play a world; `specs` is what the trace carries of its pods."""
     nodes = nodes_of(world, cluster)
-    if isinstance(site, Volcano):
-        loop = volcano.loop_of(volcano.Site(nodes, site), seed)
-    else:
-        loop = kai.loop_of(kai.Site(nodes, site), seed)
+    loop = volcano.loop_of(nodes, site, seed) if isinstance(site, Volcano) else kai.loop_of(nodes, site, seed)
     stop = math.inf if until is None else float(until)
     queues = queues_of(site, world.frame)
     graces = (specs or Specs()).graces(world.frame["job"])
