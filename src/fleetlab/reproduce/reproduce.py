@@ -26,7 +26,7 @@ class Study(NamedTuple):
 
 
 STUDIES: Mapping[str, Study] = {
-    "nsdi22": Study(nsdi22.material, "nothing; --data: tables of pai2020, all or some", "6 min; quick 40 s"),
+    "nsdi22": Study(nsdi22.material, "nothing; --data: tables of pai2020, all or some", "5 min; quick 40 s"),
     "fgd-atc23": Study(fgd_atc23.material, "--data: openb2023; for curves the authors' results", "40 s; quick 20 s"),
     "dlrm2025": Study(dlrm2025.material, "--data: dlrm2025", "1 min; quick 10 s"),
     "gpu-sharing": Study(gpu_sharing.material, "--data: raw cells, ours or of `fleetlab bench all`", "5 s"),

@@ -18,7 +18,7 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult, amount
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.stats import POSITIVE, Interval, Statistic, pool
-from fleetlab.studies.capacity import sizes
+from fleetlab.studies.capacity import sizes, staffing
 from fleetlab.studies.capacity.curve import FARTHEST, SizeCurve, SizePoint, rows
 from fleetlab.studies.capacity.goal import ServiceGoal
 from fleetlab.studies.requests import left_out
@@ -144,7 +144,7 @@ class _CapacitySearch:
     def answer(self, curve: SizeCurve, *, at_once: int) -> Capacity:
         """Search the smallest size that meets the goal, and those at which the limits of its interval do."""
         cluster, goal = self.scenario.cluster, self.goal
-        guess = sizes.guess(self.scenarios[0].workload, cluster, self.pool, goal)
+        guess = staffing.guess(self.scenarios[0], self.pool, goal)
         now = sizes.node_count(cluster, self.pool)
         most = FARTHEST * max(guess, now)
         curve.add([guess])
