@@ -103,9 +103,7 @@ def story(
     title = f"{synthetic}why jobs wait, and what would help"
     page = report(sections, out, title=title[0].upper() + title[1:], lead=lead)
     progress("writing the page", 1, 1.0)
-    simulated = (
-        f" Simulated, and spoken of below: {window}, since a diagnosis simulates them a dozen times." if window else ""
-    )
+    simulated = f" What follows is about a simulation of {window}." if window else ""
     return Story(page, f"{lead.notes[0]}{simulated}", lead.findings)
 
 
