@@ -89,6 +89,11 @@ class SimResult(Result):
             said.append(f"time limits end {plural(count, 'job')}")
         if played.cut is not None and (count := int((played.cut > 0)[world.measured].sum())):
             said.append(f"{plural(count, 'job')} ended before the time, by a preemption, with a node or at a limit")
+        if count := _in_part(world, played):
+            said.append(
+                f"{plural(count, 'job')} with fewer pods than requested, as the least that will do allows: those of "
+                "a Job run its completions in more waves, others for as much pod-time"
+            )
         if left := _unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
         if prices is None:
@@ -360,7 +365,7 @@ class SimResult(Result):
         found = self.played.runs(self.world.first)
         mine = (found.begin < within[1]) & (found.end > within[0])
         picked = np.flatnonzero(mine if job is None else mine & (found.job == self._row(job)))
-        count = self.world.instances[found.job[picked]]
+        count = found.instances(self.world.instances)[picked]
         of = np.repeat(picked, count)
         place = found.first[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
         return pl.DataFrame(
@@ -800,6 +805,14 @@ def _start(world: World, scenario: Scenario | None) -> str:
         there = int(world.frame["initial"].sum())
         return f"{plural(there, 'job')} that the log begins with are placed first; their waits are not measured"
     return "the cluster starts empty: waits early in the run are too low"
+
+
+def _in_part(world: World, played: Played) -> int:
+    """How many jobs of those measured ran with fewer instances than they ask for."""
+    if played.segments is None:
+        return 0
+    fewer = played.segments.instances(world.instances) < world.instances[played.segments.job]
+    return int(np.isin(world.measured, played.segments.job[fewer]).sum())
 
 
 def _unfinished(world: World, played: Played) -> str:
