@@ -46,7 +46,11 @@ class Analysis(Result):
         f = self.facts
         modes, mixes = f.compared()
         stp = [
-            Estimate(f"{mode_name(mode)}: geometric mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
+            Estimate(
+                f"{mode_name(mode)}: geometric mean STP of {len(mixes)} mixes",
+                *f.mixes.stp.mean_of(mode, mixes),
+                "GPUs",
+            )
             for mode in modes
             if mixes
         ]
