@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from fleetlab.core.catalog.tables.table import Meanings
+
 STEPS = "p50_ms | p50_low | p50_high | p95_ms | p95_low | p95_high | p99_ms | p99_low | p99_high"
 SPENT = "gpu_s_per_1000 ±_ | joules_an_item ±_ | cost_per_1000 ±_?"
 
-PERCENTILE = {
+PERCENTILE: Meanings = {
     f"{p}_{end}": (text, "ms")
     for p, name in (("p50", "median"), ("p95", "95th percentile"), ("p99", "99th percentile"))
     for end, text in (
@@ -14,7 +16,7 @@ PERCENTILE = {
         ("high", "upper end of its 95 % interval"),
     )
 }
-BENCH = {
+BENCH: Meanings = {
     **PERCENTILE,
     **{
         f"{of}_{p}_{end}": (f"{name}, {text}; infinite: it did not come", "ms")

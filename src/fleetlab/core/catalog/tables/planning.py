@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fleetlab.core.catalog.resources import RESOURCES
-from fleetlab.core.catalog.tables.table import described
+from fleetlab.core.catalog.tables.table import Meanings, described
 
 LOADS = " | ".join(("cpu", "memory", "rdma", "disk", "gpu"))
 REQUESTS = " | ".join(RESOURCES[name].request for name in ("cpu", "memory", "gpu", "gpu_memory", "rdma", "disk"))
 PLACED = "job | instance | node | gpus"
 MISFIT = "job | instances | rule | resource | requested | available | missing | why | proved"
 SKILL = "skill ± | against | skill against last | last low | last high"
-TO_PLACE = {
+TO_PLACE: Meanings = {
     "rule": "what prevents it: one node, capacity, spread and the like",
     "resource": "of which there is too little; null: none",
     "requested": "how much is requested",

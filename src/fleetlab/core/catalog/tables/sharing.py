@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fleetlab.core.catalog.tables.table import described
+from fleetlab.core.catalog.tables.table import Meanings, described
 
 GPU_FIELDS = (
     "index | name | uuid | driver | memory_mib | used_mib | compute_mode | persistence | mig | mig_pending | "
     "time_slice | processes"
 )
-GPU = {
+GPU: Meanings = {
     "gpu": "index of the GPU, as in nvidia-smi",
     "uuid": "the driver's own id of the GPU or MIG device",
     "name": "name of the GPU, process or variable",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fleetlab.core.catalog.tables.table import described
+from fleetlab.core.catalog.tables.table import Meanings, described
 
 SCENARIOS = "{varied word} | metric | seeds | mean | low | high | sd | unit"
 DIFFERENCES = "{varied word} | baseline | metric | seeds | baseline mean | difference | low | high | unit | verdict"
-OF_SEEDS = {
+OF_SEEDS: Meanings = {
     "{varied word}": "a [word](words.md) that differs between scenarios",
     "mean": "mean over the seeds; null: no cell has it",
     "sd": "standard deviation of one seed; null: one seed alone",

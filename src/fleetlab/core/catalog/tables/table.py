@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fleetlab.core.catalog.columns import Column
 
+Meanings = Mapping[str, str | tuple[str, str]]  # of columns, alone or with their units
 SEPARATOR = " | "
 VARIES = re.compile(r"\{[^}]*\}")
 INTERVALS = {" ±_": "_", " ±": " "}
@@ -80,14 +81,12 @@ class Described:
         return None
 
 
-def described(
-    name: str, tables: Mapping[str, tuple[str, str]], columns: Mapping[str, str | tuple[str, str]]
-) -> Described:
+def described(name: str, tables: Mapping[str, tuple[str, str]], columns: Meanings) -> Described:
     """Build the record of a result: tables by name, with what a row is and the columns; meanings, or with units."""
     return Described(name, tuple(Table(key, *value) for key, value in tables.items()), meanings(columns))
 
 
-def meanings(columns: Mapping[str, str | tuple[str, str]]) -> dict[str, Column]:
+def meanings(columns: Meanings) -> dict[str, Column]:
     """Return columns by name, from their meanings alone or with their units."""
     pairs = {name: (of, "") if isinstance(of, str) else of for name, of in columns.items()}
     return {name: Column(name.rpartition(": ")[2], meaning, unit) for name, (meaning, unit) in pairs.items()}
