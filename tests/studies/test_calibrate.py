@@ -297,9 +297,12 @@ def test_the_pods_of_openb_tell_a_latency_and_no_policy(data):
 
 @pytest.mark.data
 @pytest.mark.validate
-def test_a_real_slurm_log_shows_nodes_that_none_of_its_jobs_may_use(data):
+def test_nodes_of_another_partition_are_not_taken_for_hidden_ones(data):
+    """Two nodes had no job: the log says that they are in a partition that no job of it asked for."""
     found = fleetlab.calibrate(fleetlab.read(data / "slurm-22.05" / "defaults", "slurm"))
-    assert found.scenario.nodes == "v100 -2"  # they are in another partition
+    spare = dict(found.tables()["nodes"].select("GPU type", "nodes to spare").iter_rows())
+    assert spare == {"a100": 0, "v100": 2}
+    assert found.scenario.nodes == ""
     assert found.scenario.policy.backfill == "none"
     truth, calibrated = held_out(found)
     assert calibrated == pytest.approx(truth, rel=0.1)
