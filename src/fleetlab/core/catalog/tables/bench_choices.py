@@ -62,7 +62,7 @@ PROFILE = described(
         "intervals": ("a mode, of `--check`", "mode | speeds | inside | share | promised"),
         "several": (
             "a mode and a rule for several neighbors, of `--check`",
-            "mode | rule | neighbors? | speeds? | {score}?",
+            "mode | works | rule | speeds | error | low | high | bias | worst",
         ),
         "predictions": (
             "a workload in a mix, of `predict`",
@@ -81,8 +81,10 @@ PROFILE = described(
         "promised": "part that the intervals promise",
         "speeds: inside": "whether the measured speed is inside the interval",
         "rule": "how several neighbors are put together",
-        "neighbors": "how many neighbors",
-        "{score}": "a score of that rule, as in `errors`",
+        "works": "how many workloads on the GPU",
+        "several: error": "mean absolute error of the speeds",
+        "several: bias": "geometric mean of predicted over measured, less 1",
+        "several: worst": "largest of predicted over measured, less 1",
     },
 )
 SLICES = described(

@@ -11,14 +11,14 @@ PLACED = "job | instance | node | gpus"
 MISFIT = "job | instances | rule | resource | requested | available | missing | why | proved"
 SKILL = "skill ± | against | skill against last | last low | last high"
 TO_PLACE: Meanings = {
-    "rule": "what prevents it: one node, capacity, spread and the like",
+    "rule": "what prevents it: one node, GPU types, capacity, instances of an app per node",
     "resource": "of which there is too little; null: none",
     "requested": "how much is requested",
     "available": "how much there is",
     "missing": "how much is missing",
     "proved": "whether it is proved that no placement exists",
     "instances": "instances that have no place",
-    "gpus": "numbers of the GPUs of the node that it gets; empty: none",
+    "gpus": "GPUs of the node that it gets: a bit for each, 1 for the first; 0: none",
 }
 FORECAST = described(
     "forecast",
@@ -144,7 +144,7 @@ PLAN_AHEAD = described(
         "nodes needed": "nodes that the plan uses",
         "value": "value of the objective; null: nothing was placed",
         "bound": "no placement is below that; null: nothing was placed",
-        "search": "how the search ended: proved, or out of time",
+        "search": "how the search ended: proved, searched, or by the clock; null: nothing was placed",
         "app": "program or service; null: not named",
         "gpu_types": "GPU types that it may use; empty: any",
         "max_per_node": "most instances of its app on one node; 0: no limit",
@@ -189,10 +189,10 @@ DEFRAGMENT = described(
         "minutes": ("time that moving takes: restart and transfer", "min"),
         "step": "number of the move",
         "from": "node that it leaves",
-        "from_gpus": "GPUs that it leaves, by their numbers",
+        "from_gpus": "GPUs that it leaves: a bit for each, 1 for the first",
         "to": "node that it goes to",
-        "to_gpus": "GPUs that it goes to",
-        "gpus": "numbers of the GPUs that it holds; empty: none",
+        "to_gpus": "GPUs that it goes to, in the same way",
+        "gpus": "GPUs of the node that it holds: a bit for each, 1 for the first; 0: none",
     },
 )
 RESULTS = (FORECAST, PLAN_AHEAD, PLAN, DEFRAGMENT)

@@ -42,7 +42,7 @@ EXPLAIN = described(
         "heads: wait": ("how long of the wait it was first", "s"),
         "GPU-hours": ("GPU time that it held meanwhile", "h"),
         "start": ("when it started; null: not within the simulated time", "s"),
-        "how": "backfilled, or ahead by its order",
+        "how": "behind it in the queue (backfilled), ahead of it by the order, or submitted after it",
         "instances": "instances of the job on this node",
         "placement: GPUs": "numbers of the GPUs of the node",
         "placement: until": ("when the run ended; null: it still runs", "s"),
@@ -50,9 +50,9 @@ EXPLAIN = described(
         "together, s": ("how long both were there", "s"),
         "share of run": "the same as a part of the run",
         "change": "what the request would be",
-        "kind": "what is changed: instances, GPU type, partition, limit and the like",
+        "kind": "what is changed: type, GPUs, instances, partition, limit and the like",
         "wait change": ("difference to the wait as it was; null: no start is known", "s"),
-        "verdict": "sooner, as before, later, or why it never starts",
+        "verdict": "sooner, the same, later, later than simulated, or why it cannot run",
     },
 )
 CAPACITY = described(
@@ -83,7 +83,7 @@ ETA = described(
         "state": ("jobs or GPUs at the instant", "what | jobs | GPUs"),
         "coverage": (
             "a kind of jobs and a way to answer, when answers are judged",
-            "asked about | by | asks | {interval} covers, % | {interval} ± | {interval} width, s",
+            "asked about | by | asks | {interval} covers, % | {interval} low | {interval} high | {interval} width, s",
         ),
         "pinball loss": ("a way to answer", "by | {quantile}, s | mean, s"),
         "where": (
@@ -101,6 +101,7 @@ ETA = described(
         "high, %": ("upper end of the 95 % interval of the chance", "%"),
         "wait, s": ("mean wait for this reason over the replays", "s"),
         "share, %": ("part of the whole wait", "%"),
+        "queue: job": "the job; `from before`: it waits since before the trace",
         "waits, s": ("how long it has waited", "s"),
         "median, s": ("half of the replays start it within that; infinite: fewer do", "s"),
         "P10, s": ("10 % of the replays start it within that", "s"),

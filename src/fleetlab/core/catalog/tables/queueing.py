@@ -36,7 +36,7 @@ MODEL = described(
         "P90 wait": ("90 % of the jobs are predicted to wait at most so long; null: the model does not tell", "s"),
         "model": "the queueing model that was used",
         "violated": "assumptions of it that do not hold",
-        "servers": "GPUs, or groups of GPUs, that serve one job each",
+        "servers": "GPUs, or CPU cores of nodes without GPUs",
         "jobs per hour": "mean arrival rate",
         "peak hour load": "offered load of the busiest hour of the day; null: the trace has no clock",
         "CPU utilization": "offered load of CPU cores over those of the pool",

@@ -43,7 +43,7 @@ SHARED = meanings(
         "job": "number of the job; in a trace of its own ids, `name` has the id",
         "name": "the log's own id of the job; null: it has none",
         "instance": "number of the instance within its job, from 0",
-        "gpus": "GPUs of the node that it holds, by their numbers",
+        "gpus": "GPUs of the node that it holds: a bit for each, 1 for the first",
         "from": ("when it began", "s"),
         "until": ("when it ended", "s"),
         "metric": "[metric](names.md#metrics)",

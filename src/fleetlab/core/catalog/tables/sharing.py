@@ -184,7 +184,7 @@ LOAD = described(
         "requests: requests": "answered, refused, failed and the like",
         "count": "how many",
         "percent": ("the same, of those offered", "%"),
-        "of": "from the scheduled time, or from when it was sent",
+        "of": "answers, refusals or other failures",
         "percentile": "P50 and the like",
         "ms": ("the latency at it; null: too few requests", "ms"),
         "why": "why there is none, or no interval; null: there is",

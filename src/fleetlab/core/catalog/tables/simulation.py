@@ -15,6 +15,10 @@ SIMULATE = described(
         "by GPU type": ("a GPU type", f"GPU type | {CLASSES}"),
         "by gang size": ("a class of gangs", f"gang size | {CLASSES}"),
         "by user": ("a user, those with most jobs first", f"user | {CLASSES}"),
+        "by {queue or partitions}": (
+            "a queue, or the partitions of jobs, where there are several",
+            f"{{class}} | {CLASSES}",
+        ),
         "waiting": ("a wait reason", "reason | total wait | share | jobs with this main reason | meaning"),
         "waiting by GPUs per instance": ("a class of requests", "GPUs per instance | total wait | {wait reason}?"),
         "allocation": ("a GPU type", "GPU type | GPU-hours | allocated | share | while jobs arrive"),
@@ -26,6 +30,7 @@ SIMULATE = described(
         "left out": ("a reason why jobs are not simulated", "reason | jobs"),
     },
     {
+        "{class}": "queue, or partitions, of the jobs",
         "jobs with this main reason": "jobs that wait longer for this reason than for any other",
         "{wait reason}": "part of the total wait of this row that is for this reason; null: nothing waits",
         "GPU-hours": ("GPU time of nodes that are up, over the whole run", "h"),
@@ -54,12 +59,12 @@ PACK = described(
     },
     {
         "placement": "[placement](names.md#placements)",
-        "allocated_at_100": "part of all GPUs that is allocated once as much is demanded as there is",
-        "allocated_at_130": "the same at a demand of 130 %",
-        "fragmented_at_100": "part of all GPUs that is free but fragmented at a demand of 100 %",
+        "allocated_at_100": ("GPUs that are allocated once as much is demanded as there is, of all", "%"),
+        "allocated_at_130": ("the same at a demand of 130 %", "%"),
+        "fragmented_at_100": ("GPUs that are free but fragmented at a demand of 100 %, of all", "%"),
         "arrived": ("demand that has come, of the capacity", "%"),
-        "allocated": "part of all GPUs that is allocated",
-        "fragmented": "part of all GPUs that is free, and that no typical job can use",
+        "allocated": ("GPUs that are allocated, of all", "%"),
+        "fragmented": ("GPUs that are free, and that no typical job can use, of all", "%"),
         "failed": "instances that fit nowhere",
     },
 )
@@ -70,7 +75,8 @@ COMPARE = described(
             "a policy; the first is the baseline",
             "policy | mean wait ± | median wait | P90 wait ± | P95 wait | P99 wait | share of jobs that wait | mean "
             "JCT ± | mean bounded slowdown ± | mean wait change ± | mean JCT change ± | mean bounded slowdown change "
-            "± | jobs that cannot run | GPU allocation, % | preemptions | GPU-h per day | energy per day, kWh",
+            "± | jobs that cannot run | GPU allocation, % | preemptions | GPU-h per day | energy per day, kWh | "
+            "cost per day, {currency}?",
         ),
         "by class": (
             "a policy and a class of jobs",
@@ -80,7 +86,8 @@ COMPARE = described(
             "a configuration, with `--conf`; the first is the configured one",
             "configuration | mean wait ± | median wait | P90 wait ± | P95 wait | P99 wait | share of jobs that wait "
             "| mean JCT ± | mean bounded slowdown ± | mean wait change ± | mean JCT change ± | mean bounded slowdown "
-            "change ± | jobs that cannot run | GPU allocation, % | preemptions | GPU-h per day | energy per day, kWh",
+            "change ± | jobs that cannot run | GPU allocation, % | preemptions | GPU-h per day | energy per day, kWh | "
+            "cost per day, {currency}?",
         ),
         "changes": ("a setting that differs", "configuration | setting | was | becomes"),
         "by {team, partition, size or QOS}": (
@@ -93,8 +100,9 @@ COMPARE = described(
         "jobs that cannot run": "jobs that fit on no node, or all of whose instances never fit at once",
         "GPU allocation, %": ("GPU time given to jobs, of the GPU time of nodes that are up", "%"),
         "preemptions": "how often jobs are preempted",
-        "GPU-h per day": ("GPU-hours of nodes that are up, a day", "h"),
+        "GPU-h per day": ("GPU-hours given to jobs, a day", "h"),
         "energy per day, kWh": ("energy by the power model of the prices, a day", "kWh"),
+        "cost per day, {currency}": "cost by the prices, a day; left out without prices",
         "configuration": "the configuration as it is, or with the changes of a file",
         "setting": "name of the setting in the scheduler's configuration",
         "was": "its value as configured",
