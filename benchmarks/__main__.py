@@ -1,4 +1,4 @@
-"""`make bench`: reading all of PAI, side by side with a bare conversion of the same files; then the simulator.
+"""`make bench`: reading all of PAI beside a bare conversion of the same files; then the simulator, Volcano and KAI.
 
 Each measurement is a process of its own, so that its peak memory is its own. What is compared is the ratio: machines
 are noisy, and a time alone says more about the machine than about the code.
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import simulate
+from benchmarks import gangs, simulate
 from benchmarks.pai_tables import generate, pack
 
 BUILD = Path("build/bench")
@@ -84,6 +84,7 @@ def main() -> None:
         print(f"{rows[b]['what']}: {wall:.2f} × the bare conversion on the wall, {cpu:.2f} × in CPU")
     (BUILD / "figures.json").write_text(json.dumps(rows, indent=1))
     simulate.main()
+    gangs.main()
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
 
 Needs torch and numpy. The suite process gets SIGKILL, every second time with its process group. Each time, all
 processes that came of the run must end by themselves (they carry a mark in their environment, and so do daemons and
-servers of MPS), and GPUs, their processes, and MPS must be as before. A last run, which is not killed, must find
-nothing left to do but remove directories, and leave none. The command writes killed/kills.json, and exits with 1 if
-anything was left.
+servers of MPS), GPUs must be as before, and no process may be new on a GPU or of MPS. A last run, which is not killed,
+must find nothing left to do but remove directories, and leave none. The command writes killed/kills.json, and exits
+with 1 if anything was left.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from fleetlab.devices import nvidia_smi
 from fleetlab.devices.start import python_path
 from fleetlab.sharing import records
 from fleetlab.sharing.leftovers import mps_homes
+from fleetlab.sharing.mps_guard import process_state
 
 MARK = "FLEETLAB_KILLED_RUN"
-PATIENCE = 90.0  # s for the processes of a killed run to end
+PATIENCE = 120.0  # s for the processes of a killed run to end
 LISTED = 10.0  # s in which nvidia-smi may still list a process that is gone
 PLAN = """[suite]
 modes = ["{mode}"]
@@ -44,6 +45,8 @@ workload = "{work}"
 [tenant.two]
 workload = "{work}"
 """
+State = dict[str, Any]
+LISTS = ("processes", "mps")  # of the state: process ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,15 @@ class Kill:
 
 
 def kill_when(
-    suite: Suite, due: Callable[[float], bool], state: Callable[[], dict[str, Any]], *, group: bool = False
+    suite: Suite,
+    due: Callable[[float], bool],
+    state: Callable[[], State],
+    *,
+    group: bool = False,
+    before: State | None = None,
 ) -> Kill:
     """Run the suite, kill it (or its process group) when it is due, and wait for what it started."""
-    before, mark = state(), uuid.uuid4().hex
+    before, mark = before or state(), uuid.uuid4().hex
     suite.out.parent.mkdir(parents=True, exist_ok=True)
     run, began = suite.start(mark), time.monotonic()
     while run.poll() is None and not due(time.monotonic() - began):
@@ -98,42 +106,62 @@ def kill_when(
         time.sleep(0.1)
     healed = time.monotonic() - began
     after = wait_for(before, state)
-    changed = {key: [before[key], after[key]] for key in before if before[key] != after[key]}
     path = suite.out / "cells.jsonl"
     cells = len(path.read_text().splitlines()) if path.exists() else 0
-    return Kill(round(at, 3), ended, cells, round(healed, 2), left, changed)
+    return Kill(round(at, 3), ended, cells, round(healed, 2), left, _changed(before, after))
 
 
-def wait_for(before: dict[str, Any], state: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def wait_for(before: State, state: Callable[[], State]) -> State:
     """The state as soon as it is as before, or the last one: a server of MPS takes seconds to end."""
     until = time.monotonic() + LISTED
-    while (after := state()) != before and time.monotonic() < until:
+    while _changed(before, after := state()) and time.monotonic() < until:
         time.sleep(0.5)
     return after
 
 
-def kill_often(suite: Suite, state: Callable[[], dict[str, Any]], *, kills: int, seed: int) -> dict[str, Any]:
+def kill_often(suite: Suite, state: Callable[[], State], *, kills: int, seed: int) -> dict[str, Any]:
     """Let it run once to know its length, kill it at random moments, and let it run again."""
     before = state()
     length = whole_run(replace(suite, out=suite.out / "first"))
-    wait_for(before, state)
+    first = wait_for(before, state)
     chance, done = random.Random(seed), []
     for k in range(kills):
         # One moment in each tenth of the run: start, loading, measuring and restoring are all hit.
         moment = length * (k + chance.random()) / kills
         again = replace(suite, out=suite.out / f"kill-{k}")
-        done.append(kill_when(again, moment.__le__, state, group=bool(k % 2)))
+        done.append(kill_when(again, moment.__le__, state, group=bool(k % 2), before=before))
         print(f"killed after {moment:5.2f} s: {'clean' if done[-1].clean else asdict(done[-1])}", file=sys.stderr)
     whole_run(replace(suite, out=suite.out / "last"))
     homes = [str(home) for home in mps_homes()]
     journals = [name for name in records.names("mig-") if (records.read(name) or {}).get("temporary")]
-    last = {"homes": homes, "journals": journals, "as_before": wait_for(before, state) == before}
+    whole = {"first": _changed(before, first), "last": _changed(before, wait_for(before, state))}
+    last = {"homes": homes, "journals": journals, "as_before": not whole["last"], "changed": whole}
     return {
         "length": round(length, 2),
         "kills": [asdict(one) | {"clean": one.clean} for one in done],
         "last": last,
-        "clean": all(one.clean for one in done) and not homes and not journals and last["as_before"],
+        "clean": all(one.clean for one in done) and not homes and not journals and not any(whole.values()),
     }
+
+
+def unclean(result: dict[str, Any]) -> str:
+    """What was left, in one line; empty if nothing was."""
+    said = [
+        f"kill {k} after {one['at']} s left {one['left'] or one['changed']}"
+        for k, one in enumerate(result["kills"])
+        if not one["clean"]
+    ]
+    said += [f"the {name} run, not killed, changed {one}" for name, one in result["last"]["changed"].items() if one]
+    said += [
+        f"{what} left at the end: {result['last'][what]}" for what in ("homes", "journals") if result["last"][what]
+    ]
+    return "; ".join(said)
+
+
+def _changed(before: State, after: State) -> State:
+    """What is not as before: was, is. Of processes only new ones count: one that was ending is not missed."""
+    same = {key: after[key] == was if key not in LISTS else set(after[key]) <= set(was) for key, was in before.items()}
+    return {key: [before[key], after[key]] for key in before if not same[key]}
 
 
 def whole_run(suite: Suite) -> float:
@@ -157,16 +185,15 @@ def marked(mark: str) -> list[str]:
     wanted, found = f"{MARK}={mark}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            if state != "Z" and wanted in (folder / "environ").read_bytes().split(b"\0"):
+            if process_state(int(folder.name)) != "Z" and wanted in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(f"{folder.name} {(folder / 'cmdline').read_bytes().replace(bytes(1), b' ').decode()}")
         except OSError:
             continue
     return found
 
 
-def card_state() -> dict[str, Any]:
-    """Settings of the GPUs, processes on them, and processes of MPS; empty without a GPU."""
+def card_state() -> State:
+    """Settings of the GPUs, processes on them, and living processes of MPS; empty without a GPU."""
     try:
         gpus, busy = nvidia_smi.gpus(), nvidia_smi.processes()
     except nvidia_smi.NoGpu:
@@ -174,7 +201,9 @@ def card_state() -> dict[str, Any]:
     names = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (name := (folder / "comm").read_text().strip()).startswith("nvidia-cuda-mps"):
+            name = (folder / "comm").read_text().strip()
+            # One that has ended and that nobody reaps holds nothing of the GPU.
+            if name.startswith("nvidia-cuda-mps") and process_state(int(folder.name)) not in ("", "Z"):
                 names[folder.name] = name
         except OSError:
             continue
@@ -205,6 +234,7 @@ def main(words: Sequence[str] | None = None) -> int:
     (options.out / "kills.json").write_text(json.dumps(result, indent=1))
     clean = sum(one["clean"] for one in result["kills"])
     print(f"{clean} of {options.kills} killed runs left nothing; the last run: {result['last']}")
+    print(unclean(result), end="\n" * bool(unclean(result)), file=sys.stderr)
     return 0 if result["clean"] else 1
 
 

@@ -10,22 +10,60 @@ from pathlib import Path
 import pytest
 
 # What the driver's program does, as far as the bench asks: a daemon that leaves its id in the pipe directory, answers
-# while it lives and goes at `quit`. The clients it lists are those that the test writes into `clients`.
-DAEMON = """#!{python}
-import os, signal, subprocess, sys, time
+# while it lives and goes at `quit`. Its name, its environment and what it inherits are as those of the real one: it is
+# forked, and closes nothing. The clients it lists are those that the test writes into `clients`. Other files slow it
+# down, by the seconds in them: `slow-start`, until it is there; `slow-quit`, until it is gone; `server`, which has it
+# start a server that outlives it by so much, or is deaf to all signals but one if that is `deaf`.
+DAEMON = """#!{python} -IS
+import os, signal, sys, time
 from pathlib import Path
 pipe = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
-note = pipe / "nvidia-cuda-mps-control.pid"
+note, home = pipe / "nvidia-cuda-mps-control.pid", Path({home!r})
+def setting(name):
+    return (home / name).read_text() if (home / name).exists() else ""
+def become(seconds):
+    # Ends so many seconds after SIGTERM, and in any case; of the name only 15 characters are kept.
+    ended = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(seconds != "deaf"))
+    Path("/proc/self/comm").write_text("nvidia-cuda-mps-control")
+    until = time.monotonic() + 300
+    while time.monotonic() < until and not any(ended):
+        time.sleep(0.02)
+    time.sleep(float(seconds or 0))
+def fork(work):
+    pid = os.fork()
+    if not pid:
+        work()
+        os._exit(0)
+    return pid
+def daemon():
+    os.setsid()
+    if setting("server"):
+        server = fork(lambda: become(setting("server")))
+        (pipe / "server").write_text(str(server))
+        (home / "server-id").write_text(str(server))
+    become(setting("slow-quit"))
+    note.unlink(missing_ok=True)
 if sys.argv[1:] == ["-d"]:
-    sleeper = subprocess.Popen(["sleep", "300"], start_new_session=True)
-    note.write_text(str(sleeper.pid))
-    Path({record!r}).write_text(str(sleeper.pid))
+    (home / "launching").touch()
+    Path("/proc/self/comm").write_text("nvidia-cuda-mps-control")
+    time.sleep(float(setting("slow-start") or 0))
+    pid = str(fork(daemon))
+    (home / "daemon").write_text(pid)
+    (pipe / "note").write_text(pid)
+    (pipe / "note").rename(note)
     sys.exit(0)
-if not note.exists():
+def lives(pid):
+    try:
+        about = Path("/proc", pid, "status").read_text()
+    except OSError:
+        return False
+    return about.startswith("Name:\\tnvidia-cuda-mps") and "(zombie)" not in about
+if not note.exists() or not lives(note.read_text()):
     print("Cannot find MPS control daemon process", file=sys.stderr)
     sys.exit(0)
 word = sys.stdin.read().split()
-stubborn = Path({clients!r}).with_name("stubborn").exists()  # says nothing, and does nothing
+stubborn = (home / "stubborn").exists()  # says nothing, and does nothing
 if word[0] == "get_default_active_thread_percentage":
     kept = pipe / "percent"
     print(kept.read_text() if kept.exists() else "100.0")
@@ -38,14 +76,16 @@ elif word[0] == "get_default_device_pinned_mem_limit":
     mib = int(kept.read_text()[:-1]) if kept.exists() else 0
     print(f"{{mib // 1024}}G" if mib >= 1024 else f"{{mib}}M" if mib else "")  # newer drivers round down
 elif word[0] == "get_server_list":
-    print("4242")
+    print((pipe / "server").read_text() if (pipe / "server").exists() else "4242")
 elif word[0] == "get_client_list":
-    listed = Path({clients!r})
-    print(listed.read_text() if listed.exists() else "")
-    listed.with_name("asked").touch()
+    print(setting("clients"))
+    (home / "asked").touch()
 elif word[0] == "quit":
-    os.kill(int(note.read_text()), signal.SIGKILL)
-    note.unlink()
+    for file in (pipe / "server", note):
+        if file.exists() and lives(file.read_text()):
+            os.kill(int(file.read_text()), signal.SIGTERM)
+    while note.exists() and not setting("slow-quit"):
+        time.sleep(0.01)
 """
 DEAF = "#!/bin/sh\nexit 0\n"
 
@@ -60,8 +100,7 @@ def program(folder: Path, text: str, name: str = "nvidia-cuda-mps-control") -> N
 @pytest.fixture
 def mps(tmp_path, monkeypatch) -> Path:
     """A folder with `daemon` (the id of the one last started) and `clients` (who is to be listed)."""
-    text = DAEMON.format(python=sys.executable, record=str(tmp_path / "daemon"), clients=str(tmp_path / "clients"))
-    program(tmp_path / "bin", text)
+    program(tmp_path / "bin", DAEMON.format(python=sys.executable, home=str(tmp_path)))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return tmp_path
 

@@ -24,7 +24,7 @@ from realtest.kubernetes.client import Client
 from realtest.kubernetes.lab import Lab, LabError
 from realtest.kubernetes.objects import GPU, Object
 
-SCOPES = (
+SCOPES: tuple[list[str], ...] = (
     [],
     [],
     ["BestEffort"],
@@ -185,7 +185,7 @@ def decided(kept: Object) -> list[tuple[tuple[str, Any], list[tuple[str, Any]]]]
 def _by_quota(ledgers: list[Ledger], asked: CreatedPod) -> list[tuple[str, Any]]:
     """First whether all is said that a quota counts, then amounts; a pod is counted where all have room."""
     mine = [one.quotas[0] for one in ledgers if counts(one.quotas[0], asked)]
-    if missing := [("unsaid", (one.name, tuple(lacks))) for one in mine if (lacks := unsaid(one, asked))]:
+    if missing := [("unsaid", (one.name, tuple(names))) for one in mine if (names := unsaid(one, asked))]:
         return missing
     tried = [(one, one.charge(asked)) for one in ledgers]
     over = [("exceeded", (lacks[0][0], tuple(name for _, name in lacks))) for _, lacks in tried if lacks]

@@ -54,6 +54,8 @@ def _node(item: Object) -> Object:
 def _pod(item: Object) -> Object:
     kept = ("name", "namespace", "labels", "annotations", "creationTimestamp")
     about = {key: item["metadata"][key] for key in kept}
+    if owners := item["metadata"].get("ownerReferences"):
+        about["ownerReferences"] = owners
     spec = {key: item["spec"][key] for key in SPEC if key in item["spec"]}
     for part in (*spec.get("initContainers", []), *item["spec"]["containers"]):
         for extra in ("image", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy"):

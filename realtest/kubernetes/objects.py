@@ -28,6 +28,7 @@ class Load:
     pod: Callable[[random.Random, Object], None] = lambda drawn, pod: None
     classes: dict[str, int] = field(default_factory=dict)
     budgets: dict[str, int] = field(default_factory=dict)  # app: how many of its pods may be evicted
+    controllers: dict[str, str] = field(default_factory=dict)  # app: the kind that makes its pods
     tainted: bool = False
     gpus: dict[int, int] = field(default_factory=lambda: dict(GPUS))
     run_s: float = RUN_S
@@ -95,5 +96,19 @@ def _pod(number: int, drawn: random.Random, load: Load) -> Object:
     if drawn.random() < 0.1:  # its larger need while it begins counts
         more = {"requests": {"cpu": "6", "memory": "12Gi"}}
         pod["spec"]["initContainers"] = [{"name": "prepare", "image": "none", "resources": more}]
+    if kind := load.controllers.get(pod["metadata"]["labels"]["app"]):
+        name = pod["metadata"]["labels"]["app"]
+        owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-of-{name}", "controller": True}
+        pod["metadata"]["ownerReferences"] = [owner]
     load.pod(drawn, pod)
     return pod
+
+
+def controller_of(app: str, kind: str) -> Object:
+    """A controller that selects the pods of an app, and makes none."""
+    labels = {"app": app}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    spec: Object = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    if kind == "StatefulSet":
+        spec["serviceName"] = app
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app}, "spec": spec}

@@ -140,6 +140,15 @@ CLASSES = {"batch": -10, "normal": 0, "patient-never": 100, "urgent": 100, "serv
 BUDGETS = {"app-00": 0, "app-01": 0, "app-02": 1, "app-03": 0, "app-04": 2, "app-05": 0, "app-06": 1}
 
 
+# By app; pods of the others were made by nobody.
+CONTROLLERS = {f"app-{k:02}": "StatefulSet" if k % 3 == 0 else "ReplicaSet" for k in range(8)}
+
+
+def _rarely_spreading(drawn: random.Random, pod: Object) -> None:
+    if drawn.random() < 0.15:
+        _spreading(drawn, pod)
+
+
 def _ranked(drawn: random.Random, pod: Object) -> None:
     pod["spec"]["priorityClassName"] = drawn.choices(list(CLASSES), (30, 50, 3, 12, 5))[0]
 
@@ -148,6 +157,10 @@ def _ranked(drawn: random.Random, pod: Object) -> None:
 
 _PACKING = [{"name": GPU, "weight": 5}, {"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
 _SHAPE = [{"utilization": 0, "score": 0}, {"utilization": 35, "score": 4}, {"utilization": 100, "score": 10}]
+_LISTED = [
+    {"maxSkew": 3, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"},
+    {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"},
+]
 ALL = [
     Profile("default", "the default profile: LeastAllocated and BalancedAllocation"),
     Profile(
@@ -215,6 +228,20 @@ ALL = [
         "five priority classes, and budgets that allow no more disruption for half of the apps",
         load=Load(pod=_ranked, classes=CLASSES, budgets=BUDGETS, run_s=8.0),
         seed=9,
+    ),
+    Profile(
+        "controllers",
+        "pods of ReplicaSets and StatefulSets, spread by the default constraints of the system; some have their own",
+        score=_instead((), PodTopologySpread=4),
+        load=Load(pod=_rarely_spreading, controllers=CONTROLLERS),
+        seed=11,
+    ),
+    Profile(
+        "listed",
+        "the same pods, spread by a list of default constraints, one of them firm",
+        arguments={"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": _LISTED}},
+        load=Load(pod=_rarely_spreading, controllers=CONTROLLERS),
+        seed=12,
     ),
 ]
 PROFILES = {profile.name: profile for profile in ALL}

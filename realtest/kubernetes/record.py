@@ -152,7 +152,8 @@ def table(folder: Path) -> pl.DataFrame:
 
 def _mark_changes(folder: Path, found: list[Attempt]) -> None:
     """Say of each patch whether it changed more than the status, as the API server's own stream of changes does."""
-    path, more = folder / "changes.json", {}
+    path = folder / "changes.json"
+    more: dict[str, list[bool]] = {}
     for _, pod, whether in json.loads(path.read_text()) if path.exists() else ():
         more.setdefault(pod, []).append(whether)
     for one in found:

@@ -55,13 +55,14 @@ class Run:
         items = json.loads(gzip.decompress((folder / "list.json.gz").read_bytes()))["items"]
         pods = [item for item in items if item["kind"] == "Pod"]
         site = json.loads((folder / "site.json").read_text())
+        profile = scheduler_of(site["scheduler"])
         return cls(
             sorted((item for item in items if item["kind"] == "Node"), key=lambda item: item["metadata"]["name"]),
-            {pod_number(item["metadata"]["name"]): scheduling_pod(item) for item in pods},
+            {pod_number(item["metadata"]["name"]): profile.adds_to(scheduling_pod(item)) for item in pods},
             {pod_number(item["metadata"]["name"]): _started(item, site["begin"]) for item in pods},
             {pod_number(item["metadata"]["name"]): float(item["metadata"]["annotations"][RUN_TIME]) for item in pods},
             [disruption_budget(item) for item in site["budgets"]],
-            scheduler_of(site["scheduler"]),
+            profile,
             _record(gzip.decompress((folder / "record.csv.gz").read_bytes())),
         )
 
@@ -156,7 +157,7 @@ class Replay:
         """Whether the scheduler gave the reasons that we would, where the record has them."""
         if not row["check"]:
             return True
-        return zlib.crc32(fit_error(self.cache, self.run.pods[row["pod"]]).encode()) == row["check"]
+        return bool(zlib.crc32(fit_error(self.cache, self.run.pods[row["pod"]]).encode()) == row["check"])
 
     def _blurred(self, number: int, now: float) -> Iterator[tuple[list[str], list[tuple[SchedulingPod, int]]]]:
         """Pods that may have been gone already, or the one that may still have been there: they go in order."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from realtest.kubernetes.client import PODS, Client
 from realtest.kubernetes.kubelets import Kubelets
 from realtest.kubernetes.lab import Lab, LabError
-from realtest.kubernetes.objects import RATE, Load, Object, nodes_of, pods_of
+from realtest.kubernetes.objects import RATE, Load, Object, controller_of, nodes_of, pods_of
 from realtest.kubernetes.profiles import Profile
 
 PATIENCE_S = 120.0  # how long nothing may end while pods are left
@@ -60,6 +60,8 @@ async def _classes(client: Client, load: Load) -> None:
         policy = "Never" if name.endswith("never") else "PreemptLowerPriority"
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
         await client.create(path, one | {"value": value, "preemptionPolicy": policy})
+    for app, kind in load.controllers.items():
+        await client.create(f"/apis/apps/v1/namespaces/default/{kind.lower()}s", controller_of(app, kind))
     for app, allowed in load.budgets.items():
         path = "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets"
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}

@@ -3,6 +3,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fleetlab
@@ -246,6 +247,34 @@ def test_a_late_sender_is_not_valid_and_what_was_not_sent_is_said(tmp_path):
     assert (made["valid"], made["unsent"]) == (False, 7)
     assert any("never sent" in note for note in found.notes)
     assert row(found.tables()["checks"], check="generator lag below 1 ms at P99")["passed"] is False
+
+
+def generating(ended, cut_off):
+    """A server of a language model: 10 tokens a request, of those that end in 1 s; others have 4 after 5 s."""
+    cell = line("s", [2_000]) | {"window": 10}
+    requests = [[9, 10, 10, 0.5, 1.0]] * ended + [[9, 10, 4, 0.5, 5.0]] * cut_off
+    times = Histogram.of(np.repeat([1.0, 5.0], [ended, cut_off])).to_json()
+    cell["tenants"][0] |= {"times": times, "offered": len(requests), "llm": LLM | {"requests": requests}}
+    return cell
+
+
+LLM = {"seconds": 10.0, "goals": {"ttft": 1.0, "tpot": 0.1}, "refused": 0, "itl": Histogram.of(np.ones(9)).to_json()}
+LLM |= {"running": 1.0, "waiting_most": 1, "kv_most": 1, "kv_tokens": 10}
+
+
+def test_requests_that_had_not_ended_have_no_p99(tmp_path):
+    """30 of 1,000 had not: P95 is among those that had, P99 is not. 97 of 100 requests a second were answered."""
+    made = row(suite_result(folder(tmp_path, [generating(970, 30)])).tables()["serving"])
+    assert (made["p95_ms"], made["p99_ms"], made["p99_low"]) == (pytest.approx(1000, rel=2e-3), None, None)
+    assert "P99 is above 5,0" in made["short"]
+    assert "ms: 30 of 1000 requests had not ended" in made["short"]
+    assert (made["offered"], made["answered"]) == pytest.approx((100, 97))
+
+
+def test_requests_that_had_all_ended_have_a_p99(tmp_path):
+    made = row(suite_result(folder(tmp_path, [generating(1000, 0)])).tables()["serving"])
+    assert made["p99_ms"] == pytest.approx(1000, rel=2e-3)
+    assert "had not ended" not in made["short"]
 
 
 @pytest.mark.parametrize(("rates", "holds"), [((100, 105), True), ((100, 107), False)])

@@ -1,5 +1,6 @@
 """The suite, and tenants of one process, on a real GPU."""
 
+import contextlib
 import importlib.util
 import json
 import shutil
@@ -7,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.kill_suite import main
+from benchmarks.kill_suite import main, unclean
 
 from fleetlab.bench.one_process import measure
 from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
 from fleetlab.bench.suite import SuiteRun
 from fleetlab.bench.time_slices import measure_slices
 from fleetlab.sharing.modes import Share
+from fleetlab.sharing.mps_guard import process_state
 
 pytestmark = [
     pytest.mark.gpu,
@@ -29,8 +31,13 @@ def told(out: Path) -> list[dict]:
 
 def living(name: str) -> list[str]:
     """Processes by that name; not those that only nobody has reaped."""
-    stats = [p.read_text() for p in Path("/proc").glob("[0-9]*/stat")]
-    return [s for s in stats if f"({name}" in s and s.rpartition(")")[2].split()[0] != "Z"]
+    names = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            names[int(folder.name)] = (folder / "comm").read_text().strip()
+    return [
+        f"{pid} {comm}" for pid, comm in names.items() if comm.startswith(name) and process_state(pid) not in ("", "Z")
+    ]
 
 
 @needs_mps
@@ -43,35 +50,40 @@ def test_tenants_under_mps_are_proved_and_one_over_its_memory_is_a_record(tmp_pa
     )
     SuiteRun(SuitePlan("try", tenants, cells, settle=0.2, window=1.5), tmp_path, limit=200).run()
     first, second, third = told(tmp_path)
-    assert [c["status"] for c in (first, second, third)] == ["ok", "failed", "ok"]
-    assert all(t["attached"] for t in first["tenants"])
+    said = [(c["status"], c["failures"]) for c in (first, second, third)]
+    assert [status for status, _ in said] == ["ok", "failed", "ok"], said
+    attached = {t["seat"]: t["attached"] for t in first["tenants"]}
+    assert all(attached.values()), attached
     whole, quarter = (t["sms"] for t in first["tenants"])
-    assert quarter <= whole / 3
-    assert second["failures"][0]["kind"] == "out-of-memory"
-    assert first["gpu"]["watts"] > 50
-    assert not living("nvidia-cuda-mps")
+    assert quarter <= whole / 3, f"{quarter} of {whole} SMs under a limit of 25 %"
+    assert second["failures"][0]["kind"] == "out-of-memory", second["failures"]
+    assert first["gpu"]["watts"] > 50, first["gpu"]
+    assert not living("nvidia-cuda-mps"), living("nvidia-cuda-mps")
 
 
 def test_a_green_context_has_its_sms_and_no_more(tmp_path):
     measure((("gemm", "gemm"),), tmp_path, ways=("streams", "green"), sms=32, window=1.0, progress=lambda _: None)
     rates = {c["cell"].split("/", 2)[2]: c["tenants"][0]["rate"] for c in told(tmp_path) if c["status"] == "ok"}
-    assert rates["green/gemm@32sms"] < 0.5 * rates["streams/gemm"]
+    assert rates["green/gemm@32sms"] < 0.5 * rates["streams/gemm"], rates
     # Two parts that do not overlap: each keeps what it had alone, but for power and memory.
-    assert rates["green/gemm@32sms+gemm@32sms"] > 0.85 * rates["green/gemm@32sms"]
+    assert rates["green/gemm@32sms+gemm@32sms"] > 0.85 * rates["green/gemm@32sms"], rates
 
 
 @needs_cupy
 @needs_mps
 def test_processes_take_turns_without_mps_and_none_with_it():
     seen = measure_slices(seconds=0.5)
-    assert seen["time-slicing"]["1"]["gaps"] == 0
-    assert seen["time-slicing"]["2"]["running"] < 1
-    assert seen["time-slicing"]["2"]["gaps"] > 20
-    assert seen["mps"]["2"]["running"] > 1.9
+    alone, two, mps = seen["time-slicing"]["1"], seen["time-slicing"]["2"], seen["mps"]["2"]
+    assert alone["gaps"] == 0, alone
+    assert two["running"] < 1, two
+    assert two["gaps"] > 20, two
+    assert mps["running"] > 1.9, mps
 
 
 @needs_mps
 @pytest.mark.validate
 @pytest.mark.parametrize("mode", ["mps", "time-slicing"])
 def test_a_suite_that_is_killed_at_ten_moments_leaves_the_card_as_it_was(tmp_path, mode):
-    assert main(["--mode", mode, "--kills", "10", "--out", str(tmp_path)]) == 0
+    main(["--mode", mode, "--kills", "10", "--out", str(tmp_path)])
+    left = unclean(json.loads((tmp_path / "kills.json").read_text()))
+    assert not left, left

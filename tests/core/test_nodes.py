@@ -72,6 +72,22 @@ def test_scaling_keeps_every_kind_of_node():
     assert counts(MIXED.scaled(Fraction(4, 3), "T4")) == {"T4": 4, "V100": 5, "": 2}
 
 
+@pytest.mark.parametrize("edits", ["T4 +2", "T4 2", "V100 +60%", "a 12", "+100%"])
+def test_edited_nodes_keep_their_place(edits):
+    """Of equally good nodes the first is taken, so a pool that moved would change waits by itself."""
+    stay = [name for name in MIXED.with_nodes(edits).frame["node"] if "#" not in name]
+    assert stay == [name for name in MIXED.frame["node"] if name in stay]
+
+
+def test_added_nodes_follow_the_last_of_their_kind():
+    assert MIXED.with_nodes("T4 +1").frame["node"].to_list()[:5] == ["n0", "n1", "n2", "n0#1", "n3"]
+
+
+def test_scaling_a_pool_by_one_changes_nothing_but_names():
+    kinds = pl.exclude("node")
+    assert MIXED.scaled(1, "T4").frame.select(kinds).equals(MIXED.frame.select(kinds))
+
+
 def test_nodes_pools_and_types_are_removed_by_name():
     assert counts(MIXED.without("b", "n0")) == {"T4": 2, "V100": 3}
     with pytest.raises(WorkloadError, match="did you mean V100"):

@@ -24,14 +24,15 @@ def cards():
 
 def test_a_real_card_says_its_numbers(cards):
     row = cards.look()[0]
-    assert 0 <= row["util"] <= 100
-    assert row["used_mib"] + row["free_mib"] + (row["reserved_mib"] or 0) == pytest.approx(row["total_mib"], rel=0.02)
-    assert 0 < row["celsius"] < 110
-    assert row["watts"] > 0
-    assert row["sm_mhz"] > 0
-    assert all(isinstance(word, str) for word in row["events"])
-    assert isinstance(row["processes"], list)
-    assert cards.gpus[0].uuid.startswith("GPU-")
+    known = row["used_mib"] + row["free_mib"] + (row["reserved_mib"] or 0)
+    assert 0 <= row["util"] <= 100, row
+    assert known == pytest.approx(row["total_mib"], rel=0.02), row
+    assert 0 < row["celsius"] < 110, row
+    assert row["watts"] > 0, row
+    assert row["sm_mhz"] > 0, row
+    assert all(isinstance(word, str) for word in row["events"]), row
+    assert isinstance(row["processes"], list), row
+    assert cards.gpus[0].uuid.startswith("GPU-"), cards.gpus[0]
 
 
 BUSY = """
@@ -54,6 +55,6 @@ def test_a_busy_card_uses_energy_and_names_who_keeps_it_busy(cards, tmp_path):
             worker.kill()
     rows = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
     rows = [row for row in rows if row["gpu"] == 0]
-    assert max(row["util"] for row in rows) > 50
-    assert rows[-1]["joules"] - rows[0]["joules"] > 100
-    assert any(row["processes"] for row in rows)
+    assert max(row["util"] for row in rows) > 50, [row["util"] for row in rows]
+    assert rows[-1]["joules"] - rows[0]["joules"] > 100, [row["joules"] for row in rows]
+    assert any(row["processes"] for row in rows), rows[-1]

@@ -18,7 +18,7 @@ from fleetlab.sim.kubernetes.state import Cache
 from fleetlab.sim.simulate import world_of
 
 RUNS = Path(__file__).parents[2] / "docs" / "measurements" / "kubernetes"
-SMALL = ("affinity", "spread", "preempt", "ratio")
+SMALL = ("affinity", "spread", "preempt", "ratio", "controllers", "listed")
 LARGE = ("mix-5000", "neighbors-5000", "budgets-5000")
 
 

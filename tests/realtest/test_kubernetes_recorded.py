@@ -12,6 +12,8 @@ from realtest.kubernetes.starts import starts
 from realtest.kubernetes.turns import turns
 from realtest.report import with_tables
 
+from fleetlab.core.kubernetes import CONTROLLER
+
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / PAGE.parent
 FOLDERS = sorted(path.parent for path in RUNS.glob("*/record.csv.gz"))
@@ -70,6 +72,18 @@ def test_other_reasons_would_be_noticed():
     run = Run.load(RUNS / "most-5000")
     more = {n: replace(pod, requests=dict(pod.requests) | {"cpu": 60_000}) for n, pod in run.pods.items()}
     assert replay(replace(run, pods=more)).counts["unfit wrong"] > 100
+
+
+@pytest.mark.parametrize("name", ["controllers", "listed"])
+def test_without_default_spreading_many_decisions_would_not_follow(name):
+    run = Run.load(RUNS / name)
+    own = {n: replace(pod, spread=() if is_default(pod) else pod.spread) for n, pod in run.pods.items()}
+    outcome = replay(replace(run, pods=own))
+    assert placed(outcome, "wrong") + placed(outcome, "among best") > 60
+
+
+def is_default(pod):
+    return any(one.key == CONTROLLER for constraint in pod.spread for one in constraint.selector.labels)
 
 
 def test_a_wrong_weight_would_be_noticed():

@@ -53,7 +53,7 @@ def test_a_real_card_is_told():
     found = status.status()
     assert found.gpus
     assert found.gpus[0].name.startswith("NVIDIA")
-    assert found.gpus[0].memory_mib > 1000
+    assert found.gpus[0].memory_mib > 1000, found.gpus[0]
     assert {m.name for m in found.modes} == set(status.OBSTACLES)
 
 
@@ -67,7 +67,7 @@ def test_mps_stays_with_its_limits_takes_a_client_and_goes(started, own):
     whole = sms()
     env = os.environ | started(percent=50, memory_mib=8192)
     (daemon,) = [d for d in status.daemons() if d.whose == "started by fleetlab"]
-    assert (daemon.answers, daemon.percent, daemon.clients) == (True, 50.0, [])
+    assert (daemon.answers, daemon.percent, daemon.clients) == (True, 50.0, []), daemon
     with subprocess.Popen(
         [sys.executable, "-c", CLIENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as client:
@@ -77,8 +77,8 @@ def test_mps_stays_with_its_limits_takes_a_client_and_goes(started, own):
             if client.pid in daemon.clients:
                 break
             time.sleep(0.5)
-        assert daemon.clients == [client.pid]
-        assert seen < whole
+        assert daemon.clients == [client.pid], daemon
+        assert seen < whole, f"{seen} of {whole} SMs under a limit of 50 %"
         with pytest.raises(BenchError, match=f"MPS has clients: {client.pid}"):
             mps_daemon.stop()
         client.communicate(b"\n")
@@ -87,8 +87,8 @@ def test_mps_stays_with_its_limits_takes_a_client_and_goes(started, own):
             break
         time.sleep(0.5)
     mps_daemon.stop()
-    assert status.daemons() == []
-    assert list(own.iterdir()) == []
+    assert status.daemons() == [], status.daemons()
+    assert list(own.iterdir()) == [], list(own.iterdir())
 
 
 def test_a_limit_of_memory_holds(started):
@@ -106,8 +106,8 @@ def test_a_command_is_proved_to_run_under_mps_and_mps_is_put_back():
     said = []
     script = CLIENT.replace("sys.stdin.readline()", "import time; time.sleep(8)")
     assert run_command.run_in_mode("mps", [sys.executable, "-c", script], share=Share(50), progress=said.append) == 0
-    assert said[0].startswith("ran under MPS: attached as ")
-    assert status.daemons() == []
+    assert said[0].startswith("ran under MPS: attached as "), said
+    assert status.daemons() == [], status.daemons()
 
 
 def test_a_command_has_a_card_to_itself():
@@ -116,7 +116,7 @@ def test_a_command_has_a_card_to_itself():
     said = []
     script = CLIENT.replace("sys.stdin.readline()", "import time; time.sleep(3)")
     assert run_command.run_in_mode("exclusive", [sys.executable, "-c", script], progress=said.append) == 0
-    assert "alone on GPU 0" in said[0]
+    assert "alone on GPU 0" in said[0], said
 
 
 def test_a_card_that_somebody_uses_is_not_to_be_had_alone():

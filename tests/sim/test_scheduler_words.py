@@ -237,3 +237,40 @@ CASES = {f"{name} {word}": case for name, cases in (("Kueue", KUEUE), ("Volcano"
 def test_a_schedule_changes_with_the_word(tmp_path, word):
     first, second, rows, nodes, *expected = CASES[word]
     assert [starts(tmp_path, one, rows, nodes) for one in (first, second)] == expected
+
+
+# -- what pods of a trace say ------------------------------------------------------------------------------------------
+
+
+def listed_pod(name, at, runs, queue, grace):
+    """A pod of a node's GPUs, as a list has it."""
+    start, end = (f"2026-11-17T09:{t // 60:02}:{t % 60:02}Z" for t in (at, at + runs))
+    given = {} if grace is None else {"terminationGracePeriodSeconds": grace}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team", "uid": name, "creationTimestamp": start,
+                     "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {"nodeName": "n0", "containers": [{"resources": {"requests": {"cpu": "8", GPU: "8"}}}], **given},
+        "status": {"phase": "Succeeded", "startTime": start,
+                   "containerStatuses": [{"state": {"terminated": {"finishedAt": end}}}]},
+    }  # fmt: skip
+
+
+SITES = {
+    "Kueue": [cq("a", 8), cq("b", 8, **preempts(reclaimWithinCohort="Any"))],
+    "Volcano": volcano(A, B, **RECLAIM),
+    "KAI": kai(*HALVES),
+}
+
+
+@pytest.mark.parametrize(("grace", "start"), [(None, 40.0), (5, 15.0), (0, 10.0), (60, 70.0)])
+@pytest.mark.parametrize("site", SITES)
+def test_an_evicted_job_leaves_after_the_grace_of_its_pods(tmp_path, site, grace, start):
+    has = {"cpu": "64", "memory": "512Gi", GPU: "8", "pods": "110"}
+    nodes = [{"kind": "Node", "metadata": {"name": f"n{k}"}, "status": {"allocatable": has}} for k in range(2)]
+    pods = [listed_pod(f"a{k}", 0, 100, "a", grace) for k in range(2)] + [listed_pod("b", 10, 100, "b", None)]
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": nodes + pods}))
+    (tmp_path / "site.json").write_text(json.dumps({"kind": "List", "items": SITES[site]}))
+    trace = fleetlab.read(tmp_path / "pods.json", "kubernetes")
+    found = fleetlab.simulate(trace, scheduler=tmp_path / "site.json", warm_up="none")
+    assert found.jobs.sort("job")["start"][2] == start

@@ -134,6 +134,13 @@ def test_a_significantly_better_policy_is_named_and_one_that_is_not_is_not():
     assert turned[1].startswith("Mean wait rises from ")
 
 
+def test_a_policy_of_your_own_that_reads_estimates_is_said_to_know_true_runtimes():
+    found = compare(*THREE, policies=["fifo", {"order": longest}, {"order": longest, "estimate": "user"}]).findings
+    named = [line for line in found if "longest" in line]
+    assert [line for line in named if "estimate user" not in line]
+    assert all(("true runtimes known in advance" in line) != ("estimate user" in line) for line in named)
+
+
 def test_the_last_sentence_says_for_whom_a_policy_is_better_and_at_whose_cost():
     # Every hour two long jobs and then short ones of half a GPU come: shortest first makes the second long one wait.
     submit = [3600.0 * h + k for h in range(120) for k in range(10)]

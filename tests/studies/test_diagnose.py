@@ -344,6 +344,11 @@ def test_the_tail_is_who_waited_longest(busy):
     assert tail["wait"].to_list() == run.jobs["wait"].sort(descending=True).head(tail.height).to_list()
 
 
+def test_the_longest_waits_have_the_ids_that_explain_takes():
+    tail = fleetlab.diagnose("builtin:200", load=6, changes=["backfill"]).tables()["longest waits"]
+    assert tail["name"].to_list() == [f"job-{job}" for job in tail["job"]]
+
+
 def test_hours_are_those_of_the_clock_of_the_log():
     jobs = Workload.of(
         pl.DataFrame({"submit": [0.0, 3600.0], "runtime": [4000.0, 1.0], "gpu_milli": 1000}),

@@ -10,7 +10,7 @@ from fleetlab import Cluster, Scenario, Workload, WorkloadError
 from fleetlab.core.progress import silent
 from fleetlab.report.draw import ready, svg
 from fleetlab.studies.explain.scene import scene_of
-from fleetlab.studies.explain.search import names_of
+from fleetlab.studies.explain.search import find_jobs, names_of
 from fleetlab.studies.explain.story import story_of
 from fleetlab.studies.explain.strip import letters, strip_figure, strip_text
 
@@ -276,6 +276,15 @@ def test_a_search_without_a_match_names_what_is_near(job, error, hint):
     with pytest.raises(WorkloadError, match=error.replace("?", r"\?")) as found:
         fleetlab.explain(three_jobs(), FOUR, job=job)
     assert hint in found.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "jobs"),
+    [("lab/2", [1]), ("2", [1]), ("#2", [2]), ("7", [2, 3]), ("7_1", [2]), ("lab/7", [2, 3]), ("0", [0])],
+)
+def test_an_id_of_the_log_is_meant_without_its_cluster_too(words, jobs):
+    names = pl.DataFrame({"job": [0, 1, 2, 3], "name": ["lab/1", "lab/2", "lab/7_1", "lab/7_2"]})
+    assert find_jobs(Scenario.of(three_jobs(), FOUR), words, names) == jobs
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

@@ -97,6 +97,20 @@ class SpreadConstraint:
     firm: bool  # DoNotSchedule; else ScheduleAnyway
     selector: Selector
     min_domains: int = 1  # with fewer values, none counts as having any pods
+    honors_affinity: bool = True  # nodeAffinityPolicy: nodes that the pod does not select are not looked at
+    honors_taints: bool = False  # nodeTaintsPolicy: nor are those with taints that it does not tolerate
+    own_nodes: bool = False  # pods on nodes that are not looked at never count, as in later releases
+    anywhere: bool = False  # nodes without the label are scored too
+
+
+# What spreads pods of a controller by default: `defaultingType: System`.
+SYSTEM_SPREAD = (
+    SpreadConstraint(3, HOSTNAME, firm=False, selector=Selector()),
+    SpreadConstraint(5, "topology.kubernetes.io/zone", firm=False, selector=Selector()),
+)
+# A label of pods that a ReplicaSet, ReplicationController or StatefulSet made: its uid. These select their own pods.
+CONTROLLER = "fleetlab/controller"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"  # a label that every namespace has
 
 
 @dataclass(frozen=True)
@@ -106,10 +120,15 @@ class PodTerm:
     key: str
     selector: Selector | None
     namespaces: tuple[str, ...]
+    namespace_selector: Selector | None = None  # and in namespaces of these names; with no conditions: in all
 
     def matches(self, pod: SchedulingPod) -> bool:
         """Return whether a pod is one of them."""
-        return self.selector is not None and pod.namespace in self.namespaces and self.selector.matches(pod.labels)
+        return self.selector is not None and self._covers(pod.namespace) and self.selector.matches(pod.labels)
+
+    def _covers(self, namespace: str) -> bool:
+        chosen = self.namespace_selector
+        return namespace in self.namespaces or (chosen is not None and chosen.matches({NAMESPACE_NAME: namespace}))
 
 
 @dataclass(frozen=True)
@@ -266,6 +285,8 @@ class KubeScheduler:
     ignore_preferred: bool = False  # preferred terms of other pods, for a pod that has none itself
     added_required: tuple[Selector, ...] = ()  # addedAffinity: of which every node must match one, if there are any
     added_preferred: tuple[tuple[int, Selector], ...] = ()
+    system_spread: bool = True  # pods of a controller without constraints get the system's; else the next ones
+    default_spread: tuple[SpreadConstraint, ...] = ()
     admission: Admission = field(default_factory=Admission)
     budgets: tuple[DisruptionBudget, ...] = ()
 
@@ -290,7 +311,7 @@ class KubeScheduler:
         return replace(base, admission=self.admission.over(site.admission), budgets=self.budgets or site.budgets)
 
     def adds_to(self, pod: SchedulingPod) -> SchedulingPod:
-        """Return a pod with the affinity that the configuration adds to every one."""
+        """Return a pod with the affinity that the configuration adds to every one, and its constraints of spreading."""
         required = pod.required
         if self.added_required:
             required = tuple(
@@ -299,7 +320,19 @@ class KubeScheduler:
                 for added in self.added_required
                 if added and (one or not pod.required)
             ) or (Selector(),)
-        return replace(pod, required=required, preferred=(*pod.preferred, *self.added_preferred))
+        preferred = (*pod.preferred, *self.added_preferred)
+        return replace(pod, required=required, preferred=preferred, spread=self._spread_of(pod))
+
+    def _spread_of(self, pod: SchedulingPod) -> tuple[SpreadConstraint, ...]:
+        """Return the constraints of a pod as the release reads them; without any, those of its controller's pods."""
+        given, later = pod.spread, self.release == LATER
+        if not given and CONTROLLER in pod.labels:
+            mine = Selector((Requirement(CONTROLLER, "In", (pod.labels[CONTROLLER],)),))
+            every = SYSTEM_SPREAD if self.system_spread else self.default_spread
+            given = tuple(replace(one, selector=mine, anywhere=later and self.system_spread) for one in every)
+        if later:
+            return tuple(replace(one, own_nodes=True) for one in given)
+        return tuple(replace(one, honors_affinity=True, honors_taints=False) for one in given)
 
     def nodes_to_find(self, nodes: int) -> int:
         """After how many nodes that fit the search ends."""

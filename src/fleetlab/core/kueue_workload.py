@@ -36,6 +36,30 @@ class TopologyRequest:
 
 
 @dataclass(frozen=True)
+class Parallelism:
+    """How many pods of a Job run at once: what it asks for, the least that will do, and how many must complete."""
+
+    count: int
+    least: int | None = None  # None: all of them
+    completions: int | None = None  # None: nothing says how its work is divided
+
+    def stretch(self, pods: int) -> float:
+        """How many times as long it runs with so many pods at once.
+
+        Completions are of equal length, and come in waves of as many pods. Of other jobs nothing says how their
+        runtime depends on the number of pods: they are supposed to take the same pod-time.
+
+        >>> Parallelism(8, completions=8).stretch(6), Parallelism(8, completions=24).stretch(6)
+        (2.0, 1.3333333333333333)
+        >>> Parallelism(8).stretch(4)
+        2.0
+        """
+        if self.completions is None:
+            return self.count / pods
+        return -(-self.completions // pods) / -(-self.completions // self.count)
+
+
+@dataclass(frozen=True)
 class PodSet:
     """Pods that are all alike."""
 
@@ -48,11 +72,16 @@ class PodSet:
     tolerations: tuple[Toleration, ...] = ()
     topology: TopologyRequest | None = None
     on_node: Mapping[str, int] = field(default_factory=dict)  # what a pod takes there; empty: its requests
+    completions: int | None = None  # of a Job: how many pods must complete
 
     @property
     def taken(self) -> Mapping[str, int]:
         """What a pod takes of its node, whether quota covers it or not."""
         return self.on_node or self.requests
+
+    def stretch(self, pods: int) -> float:
+        """How many times as long it runs with so many of its pods."""
+        return Parallelism(self.count, self.min_count, self.completions).stretch(pods)
 
 
 @dataclass(frozen=True)

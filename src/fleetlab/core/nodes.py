@@ -21,6 +21,7 @@ EDIT = re.compile(
 HINT = "such as `+10%`, `T4 +20`, `T4 400`, or `T4 +20, V100 -25%`"
 MOST = 1_000_000
 CPU_ONLY = "CPU-only"  # the name of all nodes without a GPU
+PLACE = "place"  # of a node among all, while they are edited
 
 
 class Edit(NamedTuple):
@@ -63,7 +64,7 @@ def _edit(part: str, text: str) -> Edit:
 
 
 def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
-    """Return the nodes after all edits: the kinds of nodes in a pool change in proportion, and go to the end."""
+    """Return the nodes after all edits: the kinds of nodes in a pool change in proportion."""
     for edit in edits:
         mask = chosen(nodes, edit.pool)
         size = edit.size(int(mask.sum()))
@@ -99,12 +100,11 @@ def scaled(nodes: pl.DataFrame, factor: float | Fraction, pool: str | None) -> p
     """Return a pool, or all pools, scaled by a factor: each kind of node in proportion, rounded up to at least one."""
     import polars as pl
 
-    mask = chosen(nodes, pool)
-    parts = [nodes.filter(~mask)]
-    for part in _kinds(nodes.filter(mask)):
+    mask, parts = chosen(nodes, pool), []
+    for part in _kinds(nodes, mask):
         again = _cycle(part, max(1, math.ceil(part.height * factor - 1e-9)))
         parts.append(again.with_columns(node=pl.format("{}#{}", "node", pl.int_range(pl.len()))))
-    return pl.concat(parts)
+    return _put_back(nodes, mask, parts)
 
 
 def proportional(total: int, weights: list[int]) -> list[int]:
@@ -124,23 +124,36 @@ def proportional(total: int, weights: list[int]) -> list[int]:
 def _resized(nodes: pl.DataFrame, mask: pl.Series, size: int) -> pl.DataFrame:
     import polars as pl
 
-    kinds = _kinds(nodes.filter(mask))
+    kinds, parts = _kinds(nodes, mask), []
     sizes = proportional(size, [part.height for part in kinds])
-    parts = [nodes.filter(~mask)]
     for part, count_ in zip(kinds, sizes, strict=True):
         turn = pl.int_range(pl.len()) // part.height
         name = pl.when(turn > 0).then(pl.format("{}#{}", "node", turn)).otherwise("node").cast(pl.String)
         parts.append(_cycle(part, count_).with_columns(node=name))
-    return pl.concat(parts)
+    return _put_back(nodes, mask, parts)
 
 
-def _kinds(nodes: pl.DataFrame) -> list[pl.DataFrame]:
-    return nodes.partition_by([c for c in nodes.columns if c != "node"], maintain_order=True)
+def _kinds(nodes: pl.DataFrame, mask: pl.Series) -> list[pl.DataFrame]:
+    """Return the chosen nodes by kind, each with its place among all nodes."""
+    kind = [name for name in nodes.columns if name != "node"]
+    return nodes.with_row_index(PLACE).filter(mask).partition_by(kind, maintain_order=True)
 
 
 def _cycle(part: pl.DataFrame, size: int) -> pl.DataFrame:
-    """Return the first `size` rows, starting over where there are not enough."""
-    return part[[k % part.height for k in range(size)]]
+    """Return the first `size` rows, starting over where there are not enough; added ones follow the last of them."""
+    again, last = part[[k % part.height for k in range(size)]], part.height - 1
+    return again.with_columns(part[[min(k, last) for k in range(size)]][PLACE])
+
+
+def _put_back(nodes: pl.DataFrame, mask: pl.Series, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return all nodes in their order, with these parts for the chosen ones.
+
+    Of equally good nodes the first is taken: a pool that went to the end would change waits without any other size.
+    """
+    import polars as pl
+
+    others = nodes.with_row_index(PLACE).filter(~mask)
+    return pl.concat([others, *parts]).sort(PLACE, maintain_order=True).drop(PLACE)
 
 
 def _unique_names(nodes: pl.DataFrame) -> pl.DataFrame:

@@ -25,6 +25,7 @@ class PodGroup:
     min_resources: Amounts | None = None  # what it needs to be admitted (Volcano)
     waiting_time: float | None = None  # after which it is admitted at once (Volcano's sla)
     preemptible: bool = True  # whether it may run over its queue's quota, and be evicted for it (KAI)
+    grace: float | None = None  # s that an evicted pod of it takes to leave; None: as of all others
     kept: frozenset[str] = frozenset()  # pods that may not be evicted (volcano.sh/preemptable: "false")
 
 

@@ -5,3 +5,5 @@ tables in JSON. Nodes are by their name.
 """
 
 PODS, SPECS, NODES = "pods", "pod_specs", "node_specs"
+# Of jobs that Kueue may admit in part: how many pods each asks for, the least that will do, and its completions.
+PARALLELISM = "parallelism"

@@ -12,7 +12,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from fleetlab.devices.errors import BenchError
@@ -20,10 +20,11 @@ from fleetlab.devices.progress import Progress
 from fleetlab.sharing import locks
 from fleetlab.sharing.mig import guard as mig_guard
 from fleetlab.sharing.mps import Mps, guard_lock
+from fleetlab.sharing.mps_guard import LONGEST
 
 HOMES, LOCK = "fleetlab-mps-", "lock"
 FRESH = 60.0  # s in which a home without a lock may be one that is being made
-PATIENCE = 60.0  # s for the guard of a killed run
+PATIENCE = 60.0  # s for the guard of a killed run that partitioned a GPU
 
 
 def restore(*, progress: Progress) -> None:
@@ -39,9 +40,11 @@ def restore(*, progress: Progress) -> None:
 def mps_home() -> Iterator[Path]:
     """A directory for one MPS daemon, removed at the end; it is locked while its owner lives."""
     # The path of a socket is limited to about 100 characters.
-    home = Path(tempfile.mkdtemp(prefix=HOMES, dir="/tmp"))
-    lock = locks.take(home / LOCK)
-    assert lock is not None
+    lock = None
+    while lock is None:  # another run may look whether it is abandoned before it is locked, and then removes it
+        home = Path(tempfile.mkdtemp(prefix=HOMES, dir="/tmp"))
+        with suppress(FileNotFoundError):
+            lock = locks.take(home / LOCK)
     try:
         yield home
     finally:
@@ -76,19 +79,27 @@ def _abandoned(home: Path) -> bool:
 
 def _end_mps(home: Path, *, progress: Progress) -> None:
     """Stop its daemon, if there is one, after its guard, which may still wait for a daemon that is being started."""
-    progress(f"{home}: a run was killed while it had started MPS; removing what is left")
-    try:
-        lock = locks.take(guard_lock(home), within=PATIENCE)
-    except OSError:
-        return  # removed by another run meanwhile
-    if lock is None:
-        progress(f"  its guard is still at work after {PATIENCE:.0f} s")
-        return
-    mps = Mps.at(home / "pipe", home / "log")
-    try:
-        mps.stop(mps.guard())
-        shutil.rmtree(home, ignore_errors=True)
-    except BenchError as e:
-        progress(f"  {e}")
-    finally:
-        os.close(lock)
+    with ExitStack() as stack:
+        try:
+            if not _hold(stack, home / LOCK):
+                return  # another run removes it, or has only now locked it as its own
+            progress(f"{home}: a run was killed while it had started MPS; removing what is left")
+            if not _hold(stack, guard_lock(home), within=LONGEST):
+                progress(f"  its guard is still at work after {LONGEST:.0f} s")
+                return
+        except OSError:
+            return  # removed by another run meanwhile
+        mps = Mps.at(home / "pipe", home / "log")
+        try:
+            mps.stop(mps.guard())
+            shutil.rmtree(home, ignore_errors=True)
+        except BenchError as e:
+            progress(f"  {e}")
+
+
+def _hold(stack: ExitStack, path: Path, *, within: float = 0.0) -> bool:
+    """Hold the lock until the stack ends; whether it could be had."""
+    lock = locks.take(path, within=within)
+    if lock is not None:
+        stack.callback(os.close, lock)
+    return lock is not None

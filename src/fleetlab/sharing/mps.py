@@ -147,7 +147,7 @@ class Mps:
         assert guard.stdin is not None
         guard.stdin.close()
         try:
-            guard.wait(timeout=60)
+            guard.wait(timeout=mps_guard.LONGEST)
         except subprocess.TimeoutExpired:
             guard.kill()
             guard.wait()

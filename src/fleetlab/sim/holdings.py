@@ -78,7 +78,7 @@ def _table(sums: Floats, rows: int, columns: int) -> Floats:
 
 def _runs(world: World, segments: Segments, column: Ints, types: int) -> pl.DataFrame:
     """Return a row for each run and GPU type that it is on."""
-    job, count = segments.job, world.instances[segments.job]
+    job, count = segments.job, segments.instances(world.instances)
     first = segments.first[: len(job)]
     of = np.repeat(np.arange(len(job)), count)
     entry = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + first[of]

@@ -16,6 +16,7 @@ from fleetlab.sim.orders import BY_NAME
 from fleetlab.sim.policy import Ranking, order, placement
 
 KINDS: dict[str, type[Ranking]] = {"order": order, "placement": placement}
+ESTIMATES = frozenset({"estimate", "remaining"})  # what a policy sees of runtimes
 
 
 def load(words: str, kind: str) -> Ranking | str:
@@ -31,6 +32,17 @@ def load(words: str, kind: str) -> Ranking | str:
     if not colon:
         return BY_NAME.get(words, words) if kind == "order" else words
     return _policy_in(_imported(module), name, kind)
+
+
+def reads_estimates(policy: str | Ranking | FunctionType) -> bool:
+    """Return whether an order of your own asks for estimated runtimes, by the names in its code.
+
+    >>> reads_estimates(lambda s, job, now: s.estimate[job]), reads_estimates(lambda s, job, now: s.submit[job])
+    (True, False)
+    """
+    found = load(policy, "order") if isinstance(policy, str) else policy
+    code = getattr(getattr(found, "rank", found), "__code__", None)
+    return code is not None and not ESTIMATES.isdisjoint(code.co_names)
 
 
 def _imported(module: str) -> ModuleType:

@@ -31,7 +31,7 @@ from fleetlab.sim.ledger.ledger import Holders, holders, ledger, ledger_over_tim
 from fleetlab.sim.ledger.segments import WaitSegments, wait_segments
 from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.measures import Measures, blocks_of, per_day
-from fleetlab.sim.result_notes import beginning, scheduler_notes, timed_out, unfinished
+from fleetlab.sim.result_notes import beginning, in_part, scheduler_notes, timed_out, unfinished
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
@@ -81,6 +81,11 @@ class SimResult(Result):
             said.append(f"time limits end {plural(count, 'job')}")
         if played.cut is not None and (count := int((played.cut > 0)[world.measured].sum())):
             said.append(f"{plural(count, 'job')} ended before the time, by a preemption, with a node or at a limit")
+        if count := in_part(world, played):
+            said.append(
+                f"{plural(count, 'job')} with fewer pods than requested, as the least that will do allows: those of "
+                "a Job run its completions in more waves, others for as much pod-time"
+            )
         if left := unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
         if prices is None:
@@ -352,7 +357,7 @@ class SimResult(Result):
         found = self.played.runs(self.world.first)
         mine = (found.begin < within[1]) & (found.end > within[0])
         picked = np.flatnonzero(mine if job is None else mine & (found.job == self._row(job)))
-        count = self.world.instances[found.job[picked]]
+        count = found.instances(self.world.instances)[picked]
         of = np.repeat(picked, count)
         place = found.first[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
         return pl.DataFrame(

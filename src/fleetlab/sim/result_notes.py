@@ -55,6 +55,14 @@ def beginning(world: World, scenario: Scenario | None) -> str:
     return "the cluster starts empty: waits early in the run are too low"
 
 
+def in_part(world: World, played: Played) -> int:
+    """How many jobs of those measured ran with fewer instances than they ask for."""
+    if played.segments is None:
+        return 0
+    fewer = played.segments.instances(world.instances) < world.instances[played.segments.job]
+    return int(np.isin(world.measured, played.segments.job[fewer]).sum())
+
+
 def unfinished(world: World, played: Played) -> str:
     """Return how many jobs run, wait or are yet to be submitted when the simulation stops; empty if none."""
     late, status = (world.submitted > played.stopped)[world.measured], played.status[world.measured]

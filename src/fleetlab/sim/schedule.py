@@ -15,8 +15,8 @@ from fleetlab.sim.quota import Quotas
 class Segments:
     """The intervals in which jobs ran without a break; those of one job in order of time.
 
-    Those still running when the loop stopped end at that moment. The instances of segment `k`, as many as its job has,
-    are the entries of `where` and `got` from `first[k]` on.
+    Those still running when the loop stopped end at that moment. The instances of segment `k` are the entries of
+    `where` and `got` from `first[k]` on: as many as its job has, or fewer where Kueue admitted part of it.
     """
 
     job: Ints  # [segments]
@@ -25,6 +25,10 @@ class Segments:
     first: Ints  # [segments], or one more: the total
     where: Ints  # node of each instance
     got: Ints  # its GPUs there: bits counted from the node's first
+
+    def instances(self, of_job: Ints) -> Ints:
+        """How many instances each had; `of_job` has how many its job asks for."""
+        return np.diff(self.first) if len(self.first) > len(self.job) else of_job[self.job]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

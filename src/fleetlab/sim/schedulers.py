@@ -63,9 +63,10 @@ def _kueue(site: Kueue, s: Scenario, jobs: World, progress: Progress | None, _: 
 
 def _gangs(site: Volcano | Kai, s: Scenario, jobs: World, progress: Progress | None, _: int | None) -> Played:
     from fleetlab.sim.gangs.world import play
+    from fleetlab.sim.kubernetes.specs import Specs
 
     _refuse_events(site, s)
-    return play(jobs, site, s.cluster, seed=s.seed, until=s.until, progress=progress)
+    return play(jobs, site, s.cluster, specs=Specs.of(s), seed=s.seed, until=s.until, progress=progress)
 
 
 def _refuse_events(scheduler: Scheduler, s: Scenario) -> None:

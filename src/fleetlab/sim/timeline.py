@@ -95,7 +95,7 @@ def run_table(world: World, segments: Segments) -> RunTable:
     begin, end, job = segments.begin, segments.end, segments.job
     runs = table(
         len(job), PLAYED_RUN, job=job, user=world.user[job], shape_id=world.shape[job], begin=begin, end=end,
-        first=segments.first[: len(job)], instances=world.instances[job],
+        first=segments.first[: len(job)], instances=segments.instances(world.instances),
     )  # fmt: skip
     takes_time = np.flatnonzero(end > begin)
     by_end = takes_time[np.argsort(end[takes_time], kind="stable")]
@@ -152,10 +152,16 @@ def _queue(world: World, played: Played, runs: Segments, times: Floats) -> pl.Da
     done = np.searchsorted(played.end[ended], times, side="right")  # those not done are nan, and come last
     on, off = (np.searchsorted(x[by], times, side="right") for x, by in ((runs.begin, begun), (runs.end, left)))
     columns: dict[str, Floats | Ints] = {"time": times}
+    held = runs.instances(world.instances) / many[runs.job]  # below 1 where a part was admitted: the rest does not wait
+
+    def run_at(of_run: Floats) -> Floats:
+        came_to, went = (np.append(0.0, np.cumsum(of_run[by])) for by in (begun, left))
+        return np.asarray(came_to[on] - went[off])
+
     for name, weight in (("", one), ("_instances", many), ("_gpus", gpus)):
         count = [np.append(0.0, np.cumsum(w)) for w in (weight[came], weight[ended])]
-        of_run = weight[runs.job]
-        running = np.append(0.0, np.cumsum(of_run[begun]))[on] - np.append(0.0, np.cumsum(of_run[left]))[off]
-        columns |= {f"running{name}": running, f"waiting{name}": count[0][arrived] - count[1][done] - running}
+        running = run_at(weight[runs.job])
+        columns[f"running{name}"] = np.rint(run_at(weight[runs.job] * held)) if name == "_instances" else running
+        columns[f"waiting{name}"] = count[0][arrived] - count[1][done] - running
     whole = ("running", "running_instances", "waiting", "waiting_instances")
     return pl.DataFrame(columns).select("time", pl.col(whole).cast(pl.Int64), "waiting_gpus")

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from pathlib import Path
 
 import polars as pl
@@ -468,7 +469,8 @@ def test_mig_is_predicted_beside_the_measured_modes_and_not_chosen(goal, of):
 
 def test_what_is_not_predicted_of_mig_is_told():
     found = advise(H200, mix="resnet-train, serve-800", goal="p99")
-    assert any(s.startswith("MIG was not measured, and only speeds") for s in found.findings)
+    (said,) = [s for s in found.findings if s.startswith("MIG was not measured")]
+    assert "tail latency on its instances is not predicted; `fleetlab bench suite PLAN --allow-mig` measures it" in said
     assert "predicted" not in found.tables()["choice"]["verdict"]
 
 
@@ -562,6 +564,65 @@ def test_a_mix_by_itself_is_named_once_in_a_flip():
 def test_two_cases_are_both():
     (said,) = flip_sentences([flip(flips=None), flip(flips=None)])
     assert said.startswith("When it flips is not known: in both cases of the same work")
+
+
+@pytest.mark.parametrize(
+    ("known", "cases", "said"),
+    [
+        (True, 1, "It does not flip in the one case of the same work"),
+        (True, 2, "It does not flip in either of the 2 cases of the same work"),
+        (True, 3, "It does not flip in any of the 3 cases of the same work"),
+        (False, 2, "One of these modes is among the best in both cases of the same work"),
+        (False, 0, "Which is best in other cases is not measured: the folder has no case of the same work"),
+    ],
+)
+def test_only_what_is_known_can_flip(known, cases, said):
+    (found,) = flip_sentences([flip(flips=False)] * cases, known=known)
+    assert found.startswith(said)
+
+
+def test_where_the_best_is_not_known_another_mode_is_best_elsewhere():
+    (found,) = flip_sentences([flip()], known=False)
+    assert found == "MPS is best with a + b by itself: 20 % better there than the next."
+
+
+def test_a_neighbor_of_requests_keeps_its_speed_within_an_interval(tmp_path, made):
+    """Blocks at 0.5 and 1 % to each side: the mean has a standard error of 0.01, and Student's t of one is 12.706."""
+    cells = []
+    for mode, speed in (("time-slicing", 0.4), ("mps", 0.5)):
+        for block, off in enumerate((0.01, -0.01)):
+            served = made.tenant("serve", 200, step=[0.01] * 1000, offered=1000)
+            train = made.tenant("train", 100 * speed * math.exp(off))
+            cells += [made.cell([served, train], mode=mode, block=block)]
+            cells += [made.cell([made.tenant("train", 100.0)], mode=mode, block=block)]
+    found = advise(made.suite(tmp_path, cells), mix="train, serve", goal="p99")
+    (row,) = found.tables()["beside"].filter(mode="mps").iter_rows(named=True)
+    half = math.exp(12.706 * 0.01)
+    expected = (0.5, 0.5 / half, 0.5 * half)
+    assert (row["value"], row["value_low"], row["value_high"]) == pytest.approx(expected, rel=1e-4)
+    assert "0.500 (0.440 to 0.568) under MPS" in " ".join(found.findings)
+
+
+def test_two_runs_of_a_probe_are_one_row():
+    rows = advise(H200.parent, mix="resnet-train, resnet-infer", goal="isolation").tables()["isolation"]
+    assert rows.select("mode", "guarantee").is_unique().all()
+    (twice,) = rows.filter(mode="mps@50~16384", guarantee="confidentiality").iter_rows(named=True)
+    assert (twice["runs"], twice["verdict"]) == (2, "kept")
+
+
+@pytest.mark.parametrize(
+    ("mix", "goal"),
+    [
+        ("resnet-train, resnet-infer", "cost"),
+        ("llm-serve, resnet-train", "goodput"),
+        ("4 notebook, resnet-train", "answer"),
+        ("light, heavy", "throughput"),
+    ],
+)
+def test_mixes_of_the_help_were_measured(mix, goal, command):
+    said = " ".join(command("bench", "advise", "--help").stdout.replace("\\\n", " ").split())
+    assert f'--mix "{mix}" --goal {goal}' in said
+    assert advise(H200.parent, mix=mix, goal=goal).mode
 
 
 def test_later_runs_of_the_same_cells_tell_how_requests_wait_in_groups():

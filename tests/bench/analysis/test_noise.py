@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from fleetlab.bench.analysis import analyze
+from fleetlab.bench.analysis.folders import suites
 from fleetlab.bench.analysis.measure import Measure, NoiseSample
-from fleetlab.bench.analysis.noise import UNKNOWN, Noise, Spread, pool, sum_variances
+from fleetlab.bench.analysis.noise import UNKNOWN, Noise, Spread, alone_noise, pool, sum_variances
+from fleetlab.bench.analysis.suite_data import collect_suites
 
-QUIET = Noise({False: UNKNOWN, True: UNKNOWN}, {False: UNKNOWN, True: UNKNOWN}, {})
+QUIET = Noise({False: UNKNOWN, True: UNKNOWN}, {}, {False: UNKNOWN, True: UNKNOWN}, {})
 FIVE = math.log1p(0.05)
 
 
@@ -96,7 +98,9 @@ def test_what_runs_differ_by_widens_what_modes_differ_by():
 
 
 def test_runs_of_work_that_was_measured_in_one_run_differ_as_those_of_all_work():
-    noise = Noise(QUIET.again, {False: Spread(0.04, 9), True: UNKNOWN}, {"w": Spread(0.01, 9), "u": Spread(0.02, 9)})
+    noise = Noise(
+        QUIET.again, {}, {False: Spread(0.04, 9), True: UNKNOWN}, {"w": Spread(0.01, 9), "u": Spread(0.02, 9)}
+    )
     assert noise.between_runs(["w", "u"], launch=False).variance == 0.02
     assert noise.between_runs(["w", "other"], launch=False).variance == 0.04
 
@@ -146,3 +150,37 @@ def test_a_hiccup_in_one_block_does_not_widen_every_limit(tmp_path, made):
     calm, rough = limits(tmp_path / "calm", hiccup=False), limits(tmp_path / "rough", hiccup=True)
     assert rough[0] == pytest.approx(calm[0], rel=2e-3)
     assert rough[1] < 4 * calm[1]
+
+
+# --- tenants alone ----------------------------------------------------------------------------------------------------
+
+
+def alone_twice(folder, made, **factors):
+    """Each tenant alone in two modes, a second time faster by its factor; once and in one mode if that is None."""
+    cells = []
+    for name, factor in factors.items():
+        for mode in ("time-slicing", "mps") if factor else ("mps",):
+            rates = [100.0] if factor is None else [100.0, 100.0 * factor]
+            cells += [made.cell([made.tenant(name, rate)], mode=mode, block=b) for b, rate in enumerate(rates)]
+    made.suite(folder / "once", cells)
+    return folder
+
+
+def test_a_tenant_that_varies_more_than_others_has_intervals_of_its_own(tmp_path, made):
+    """`host` repeats within 20 % in both modes, others within 0.1 %: half of log(1.2)² each, two degrees of freedom."""
+    g = collect_suites(suites(alone_twice(tmp_path, made, host=1.2, a=1.001, b=1.001, c=1.001)))
+    noise = alone_noise(g)
+    variance = math.log(1.2) ** 2 / 2
+    assert noise.one(g, "host") == pytest.approx((variance, 2))
+    # Two blocks; Student's quantile at 97.5 % with two degrees of freedom is 4.303.
+    assert noise.measured_again(g, "host", 2) == pytest.approx(4.303 * math.sqrt(variance / 2), rel=1e-3)
+    assert noise.measured_again(g, "a", 2) < 0.01
+
+
+def test_a_tenant_that_was_measured_seldom_has_the_noise_of_all_and_that_is_said(tmp_path, made):
+    g = collect_suites(suites(alone_twice(tmp_path, made, a=1.001, b=1.001, once=None)))
+    noise = alone_noise(g)
+    assert noise.one(g, "once") == noise.again[False]
+    said = "noise of the rate of a tenant alone is that of its own repetitions"
+    assert noise.note(g, ["a", "once"]) == f"{said}, of those of all tenants for once"
+    assert noise.note(g, ["a", "b"]) == said

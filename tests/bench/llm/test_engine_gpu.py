@@ -31,5 +31,6 @@ def test_tokens_of_graphs_are_those_of_each_sequence_alone_without_a_cache():
         engine.step()
     with torch.device("cuda"):
         expected = [by_hand(model, one.prompt, one.max_tokens) for one in asked]
-    assert model.how == "graph"
-    assert [one.tokens for one in asked] == expected
+    assert model.how == "graph", model.how
+    wrong = [len(one.prompt) for one, tokens in zip(asked, expected, strict=True) if one.tokens != tokens]
+    assert not wrong, f"other tokens after prompts of {wrong} tokens"

@@ -273,6 +273,24 @@ def test_pods_spread_over_zones_where_they_must(read):
     assert nodes(simulate(trace, scheduler="kubernetes")).count("c") == 2
 
 
+@pytest.mark.parametrize(("arguments", "expected"), [({}, 2), ({"defaultingType": "List"}, 1)])
+def test_pods_of_a_replica_set_spread_by_default_unless_the_configuration_says_otherwise(
+    read, tmp_path, arguments, expected
+):
+    owner = [{"kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}]
+    pods = [pod(f"p{k}", gpus="1") for k in range(4)]
+    for one in pods:
+        one["metadata"]["ownerReferences"] = owner
+    strategy = {"scoringStrategy": {"type": "MostAllocated"}}
+    (tmp_path / "conf.json").write_text(json.dumps({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+                      "pluginConfig": [{"name": "NodeResourcesFit", "args": strategy},
+                                       {"name": "PodTopologySpread", "args": arguments}]}]}))  # fmt: skip
+    found = simulate(read(node("a"), node("b"), *pods), scheduler=tmp_path / "conf.json")
+    assert len(set(nodes(found))) == expected
+
+
 def test_a_pod_that_names_its_node_goes_there_and_added_nodes_take_those_that_do_not(read):
     pinned = pod("p0", gpus="8", nodeSelector={"kubernetes.io/hostname": "b"})
     trace = read(node("a"), node("b"), pinned, pod("p1", gpus="8"), pod("p2", gpus="8"))

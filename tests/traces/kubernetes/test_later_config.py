@@ -104,6 +104,11 @@ def test_a_plugin_of_somebody_else_is_refused(read):
         read("profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}}]")
 
 
+def test_a_plugin_that_became_a_strategy_says_where_it_is_now(read):
+    with pytest.raises(TraceError, match=r"scoringStrategy\.type: MostAllocated"):
+        read("profiles: [{plugins: {score: {enabled: [{name: NodeResourcesMostAllocated}]}}}]")
+
+
 def test_a_file_may_have_quotas_beside_the_configuration(read):
     quota = "---\nkind: ResourceQuota\nmetadata: {name: q, namespace: a}\nspec: {hard: {pods: 3}}\n"
     assert read(f"\n{quota}").admission.quotas[0].hard == {"pods": 3}

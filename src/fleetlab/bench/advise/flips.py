@@ -13,6 +13,7 @@ from fleetlab.bench.advise.mix import MEASURED, AskedMix, busy_alone, changed
 from fleetlab.bench.analysis.choice import ModeChoice, choose_mode
 from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.modes import mode_name
+from fleetlab.bench.analysis.wording import capital
 from fleetlab.bench.profile.groups import growing_waits
 from fleetlab.bench.profile.pairs import SpeedTable
 from fleetlab.bench.results.cells import mix_name
@@ -132,10 +133,11 @@ def _total(table: SpeedTable, names: tuple[str, ...], goal: str) -> float:
     return min(speeds) if goal == "worst" else sum(speeds)
 
 
-def flip_sentences(rows: list[dict[str, Any]], *, mixes: bool = False) -> Iterator[str]:
+def flip_sentences(rows: list[dict[str, Any]], *, mixes: bool = False, known: bool = True) -> Iterator[str]:
     """Flips in words: each that was measured, and the first that is predicted for a mode; else that none is known.
 
-    The cases are other mixes than that of the advice, or, if it is of several mixes, each of these.
+    The cases are other mixes than that of the advice, or, if it is of several mixes, each of these. Where it is not
+    `known` which mode is best, there is no advice that could flip, and the cases are told by themselves.
     """
     predicted = set()
     for row in rows:
@@ -145,26 +147,37 @@ def flip_sentences(rows: list[dict[str, Any]], *, mixes: bool = False) -> Iterat
             lead = row["margin"]
             than = "the only one that keeps up" if lead is None else f"{100 * lead:.0f} % better there than the next"
             better = than if row["mix"] in row["changed"] else f"{row['mix']}, {than}"
-            yield f"It flips to {mode_name(row['best'])} with {row['changed']}{how}: {better}."
+            best = mode_name(row["best"])
+            flips = f"It flips to {best}" if known else f"{capital(best)} is best"
+            yield f"{flips} with {row['changed']}{how}: {better}."
     if not any(row["flips"] for row in rows):
-        yield _no_flip(rows, MIXES if mixes else CASES)
+        yield _no_flip(rows, MIXES if mixes else CASES, known=known)
 
 
 CASES = "case of the same work at another pace, in other numbers or with other goals"
 MIXES = "case, which are these mixes one by one"
 
 
-def _no_flip(rows: list[dict[str, Any]], cases: str) -> str:
-    """Cases in which the advised mode was not compared say nothing."""
+def _no_flip(rows: list[dict[str, Any]], cases: str, *, known: bool) -> str:
+    """Cases in which the advised mode, or the one that is ahead, was not compared say nothing."""
+    when, mode = ("When it flips", "advised mode") if known else ("Which is best in other cases", "mode that is ahead")
     unknown = sum(row["flips"] is None for row in rows)
     looked = len(rows) - unknown
     if not rows:
-        return f"When it flips is not measured: the folder has no {cases}."
+        return f"{when} is not measured: the folder has no {cases}."
     if not looked:
-        all_of = "both" if unknown == 2 else f"all {unknown}"
-        many = f"the one {cases}" if unknown == 1 else f"{all_of} {cases.replace('case', 'cases')}"
-        return f"When it flips is not known: in {many} the advised mode was neither measured nor predicted."
-    where = f"the one {cases}" if looked == 1 else f"any of {looked} {cases.replace('case', 'cases')}"
-    why = "not known, because the advised mode is not among those compared"
-    left = f"; {unknown} more {'is' if unknown == 1 else 'are'} {why}" if unknown else ""
-    return f"It does not flip in {where}{left}."
+        return f"{when} is not known: in {_all(unknown, cases)} the {mode} was neither measured nor predicted."
+    why = f"not known, because the {mode} is not among those compared"
+    more = f"; {unknown} more {'is' if unknown == 1 else 'are'} {why}" if unknown else ""
+    if not known:
+        return f"One of these modes is among the best in {_all(looked, cases)} as well{more}."
+    any_of = {1: "the one", 2: "either of the 2"}.get(looked, f"any of the {looked}")
+    return f"It does not flip in {any_of} {_cases(looked, cases)}{more}."
+
+
+def _cases(n: int, cases: str) -> str:
+    return cases if n == 1 else cases.replace("case", "cases")
+
+
+def _all(n: int, cases: str) -> str:
+    return {1: "the one ", 2: "both "}.get(n, f"all {n} ") + _cases(n, cases)

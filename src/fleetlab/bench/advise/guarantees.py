@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleetlab.bench.isolation.guarantees import KEPT, PARTLY, measured_guarantees
+from fleetlab.bench.isolation.guarantees import KEPT, LOST, PARTLY, MeasuredGuarantee, measured_guarantees
 from fleetlab.bench.isolation.result import read_probes
 
 YES, NO = "yes", "no"
@@ -57,18 +57,24 @@ def guaranteed(mode: str) -> int:
     return sum(_holds(one, mode).startswith(YES) for one in GUARANTEES)
 
 
+WORST = (KEPT, PARTLY, LOST)  # verdicts, the worst last
 LIMITED = "mps-limited"  # mode of the probes in which each tenant has half of the SMs and a memory limit
 ONE_PROCESS = ("streams", "green")
 
 
 def probe_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """What `bench isolation` found in a folder: one row per mode and guarantee."""
+    """What `bench isolation` found in a folder: one row per mode and guarantee, of several runs the worst."""
+    runs: dict[tuple[str, str], list[MeasuredGuarantee]] = {}
     for found in sorted(folder.rglob("probes.jsonl*")):
         about, cells = read_probes(found.parent)
         limits = f"mps@50~{about['memory_mib']}" if about.get("memory_mib") else "mps@50"
         for one in measured_guarantees(cells):
             mode = limits if one.mode == LIMITED else one.mode
-            yield {"mode": mode, "guarantee": one.guarantee, "verdict": one.verdict, "found": one.says}
+            runs.setdefault((mode, one.guarantee), []).append(one)
+    for (mode, guarantee), each in runs.items():
+        verdict = max((one.verdict for one in each), key=WORST.index)
+        says = "; in another run: ".join(dict.fromkeys(one.says for one in each if one.verdict == verdict))
+        yield {"mode": mode, "guarantee": guarantee, "verdict": verdict, "found": says, "runs": len(each)}
 
 
 class ProbeScore(NamedTuple):
@@ -114,8 +120,7 @@ def _probed(rows: Sequence[dict[str, Any]], mode: str) -> dict[str, dict[str, An
     here = [row for row in rows if row["mode"] not in ONE_PROCESS and column(row["mode"]) == column(mode)]
     if "~" not in mode:
         here = [row for row in here if not (row["guarantee"] == "memory cap" and "~" in row["mode"])]
-    order = (KEPT, PARTLY)
-    worst = sorted(here, key=lambda row: order.index(row["verdict"]) if row["verdict"] in order else len(order))
+    worst = sorted(here, key=lambda row: WORST.index(row["verdict"]))
     return {row["guarantee"]: row for row in worst}
 
 

@@ -19,6 +19,9 @@ from fleetlab.stats import Interval
 
 PREDICTED = "predicted"
 LIMITS = "limits of a predicted value are those of its model (P90 of its errors on published tables), not a 95 % CI"
+# Latency on an instance depends on how requests queue for fewer SMs, of which no measurement on instances is at hand.
+TAILS = {"p99": "tail latency", "answer": "the time to answer"}
+MEASURE = "`fleetlab bench suite PLAN --allow-mig` measures it, with `mig:LAYOUT` among the modes of the plan"
 OF_SPEEDS: dict[str, Callable[[list[float]], float]] = {
     "throughput": math.fsum,
     "worst": min,
@@ -58,7 +61,8 @@ def predict_mig(f: Findings, asked: AskedMix, goal: str) -> MigPrediction | None
     if not has_profiles(f.gathered.gpu_name) or any(mode.startswith(MIG) for mode in mix_modes(f, asked)):
         return None
     if goal not in OF_SPEEDS:
-        return MigPrediction(why="only speeds on instances are predicted (goals throughput, worst and cost)")
+        what = TAILS.get(goal, goal)
+        return MigPrediction(why=f"{what} on its instances is not predicted; {MEASURE}")
     if len(asked.mixes) > 1:
         return MigPrediction(why="a layout is that of one mix")
     found = mig_layout(f, asked.names, total=goal != "worst")

@@ -142,7 +142,7 @@ def advise(
     head = (REHEARSAL,) if f.gathered.rehearsal else ()
     predicted = PREDICTED in frames["choice"].get_column("verdict", default=pl.Series([""]))
     modes = {*mix_modes(f, asked), *(row["mode"] for row in probed)}
-    notes = (*mode_notes(modes), *_notes(f, predicted=predicted))
+    notes = (*mode_notes(modes), *_notes(f, asked, predicted=predicted))
     said = (*head, answers[0], *([asked.about] if asked.about else []), *answers[1:], *_stand_for(asked))
     return BenchAdvice(mode, verdict, said, unit, frames, provenance, notes)
 
@@ -167,7 +167,7 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
         *(values.sentences(choice.best) if isinstance(values, GoodputValues) else []),
         *answer_sentences(rows),
         *neighbor_sentences(others),
-        *flip_sentences(flips, mixes=len(asked.mixes) > 1),
+        *flip_sentences(flips, mixes=len(asked.mixes) > 1, known=choice.advises),
     ]
     frames = {
         "choice": choice_table(choice, [mig.row()] if mig and mig.value else []),
@@ -219,7 +219,7 @@ def _listed(choice: ModeChoice) -> str:
     return join_words([f"{mode_name(mode)} {number(choice.values[mode])}" for mode in choice.modes])
 
 
-def _notes(f: Findings, *, predicted: bool) -> Iterator[str]:
+def _notes(f: Findings, asked: AskedMix, *, predicted: bool) -> Iterator[str]:
     yield from f.gathered.notes
     yield "`margin`: by how much the value of the best mode is higher, or lower where that is better"
     yield "`no difference` only by two one-sided tests at 5 % each; `better` where the 95 % interval excludes 0"
@@ -227,5 +227,7 @@ def _notes(f: Findings, *, predicted: bool) -> Iterator[str]:
     if any(not is_apart(m.mode) for m in f.gathered.meetings):
         yield "tenants of one process (streams, green contexts) are not compared: they need one program"
     yield "progress is relative to the median rate of the tenant alone on the whole GPU without MPS"
+    if set(asked.names) & set(f.gathered.alone):
+        yield f.mixes.noise.note(f.gathered, asked.names)
     yield from [LIMITS] if predicted else []
     yield "`predicted` flips: waits beside each neighbor add up, and grow in company; not measured"

@@ -94,7 +94,7 @@ class ModeChoice:
         if self.second is None:
             return self._only()
         unsure = [mode for mode in self.modes[1:] if self.verdict_on(mode) == UNKNOWN]
-        shown = self._shown()
+        shown = self.shown()
         if not unsure:
             return shown
         names = join_words([mode_name(mode) for mode in unsure])
@@ -107,7 +107,12 @@ class ModeChoice:
         best = mode_name(self.best)
         return f"{best}, {words}" if self.verdict == BETTER else f"not known: {best} is {words}, of those compared"
 
-    def _shown(self) -> str:
+    @property
+    def advises(self) -> bool:
+        """Whether it is shown for a mode that it is better than another, or equivalent."""
+        return self.verdict == BETTER if self.second is None else bool(self.shown())
+
+    def shown(self) -> str:
         """Equivalent modes, and by how much the best is better than the next one that is shown to be worse."""
         best, same = mode_name(self.best), [mode for mode in self.modes[1:] if self.verdict_on(mode) == SAME]
         worse = [mode for mode in self.modes[1:] if self.verdict_on(mode) == BETTER]

@@ -36,6 +36,7 @@ class MixMeasures:
     latency: Measure  # P95 of inference steps relative to alone, the worst of them
     energy: Measure  # relative to alone, one after the other
     progress: Measure
+    kept: Measure  # the same, also beside open-loop requests
     names: dict[str, tuple[str, ...]]  # tenants of each mix
     watts: dict[str, float]  # of each tenant alone without MPS
 
@@ -62,6 +63,12 @@ class MixMeasures:
     def _least_sure(self, mix: str) -> Spread:
         """Variance of the least certain rate alone."""
         return max((self.noise.own(self.gathered, name) for name in self.names[mix]), key=lambda s: s.variance)
+
+    def speed(self, name: str, mode: str, names: tuple[str, ...]) -> Interval | None:
+        """Progress of a tenant of a mix of these names; None if it has none."""
+        pair = _beside(name, names)
+        known = mode in self.kept.modes(pair)
+        return self.kept.mean(mode, pair, self.noise.own(self.gathered, name)) if known else None
 
     def fairness(self, mode: str, mix: str) -> Interval:
         """Progress of the slowest tenant."""
@@ -111,6 +118,7 @@ def mix_measures(g: SuiteData) -> MixMeasures:
         latency=measure(lambda m: _longer(g, m, own)),
         energy=measure(lambda m: _energy(m, watts)),
         progress=Measure(_progress(g, found), noise),
+        kept=Measure(_progress(g, g.meetings), noise),
         names={m.mix: m.names for m in found},
         watts=watts,
     )
@@ -119,12 +127,17 @@ def mix_measures(g: SuiteData) -> MixMeasures:
 def _progress(g: SuiteData, found: list[CellResult]) -> Iterator[NoiseSample]:
     """Copies of one tenant in one cell share a block: they are one sample."""
     for m in found:
-        for name in dict.fromkeys(m.names):
-            made = [t.progress or 0.0 for t in m.tenants if t.name == name]
-            others = list(m.names)
-            others.remove(name)
-            pair = f"{name} | {mix_name(others)}"
-            yield _sample(g, m, pair, sum(made) / len(made))._replace(of=g.work_of(name))
+        for name in dict.fromkeys(m.names) if len(m.tenants) > 1 else ():
+            if made := [t.progress for t in m.tenants if t.name == name and t.progress is not None]:
+                value = sum(made) / len(made)
+                yield _sample(g, m, _beside(name, m.names), value)._replace(of=g.work_of(name))
+
+
+def _beside(name: str, names: Iterable[str]) -> str:
+    """A tenant and its neighbors, of the names of all."""
+    others = list(names)
+    others.remove(name)
+    return f"{name} | {mix_name(others)}"
 
 
 def _once(values: Iterable[tuple[CellResult, float]]) -> Iterator[tuple[CellResult, float, int]]:

@@ -2,9 +2,10 @@
 
 All variances are of logarithms, because noise is relative. Two blocks say little about their own noise, so it is pooled
 over like cells: mixes of the same work, whatever its pace or number, in the same kind of mode. Where none of these was
-measured twice, the noise is not known. Modes are mostly measured in different runs, so the variance between runs is
-added; it is estimated from the same work alone in several suites. Degrees of freedom are combined after Satterthwaite
-(Biometrics Bulletin 2, 1946).
+measured twice, the noise is not known. That of a tenant alone is pooled over all modes in which its work was repeated,
+and over all tenants where that was too seldom. Modes are mostly measured in different runs, so the variance between
+runs is added; it is estimated from the same work alone in several suites. Degrees of freedom are combined after
+Satterthwaite (Biometrics Bulletin 2, 1946).
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ class Spread(NamedTuple):
 
 
 UNKNOWN = Spread(0.0, 0.0)
+OWN = 2  # degrees of freedom from which on a tenant's own repetitions say how far it varies
+MANY = 5  # degrees of freedom from which on outliers among them count little
 
 
 class Noise(NamedTuple):
     """Variance between repetitions of a tenant alone; of launch-bound tenants (True) and others (False)."""
 
     again: dict[bool, Spread]  # between blocks or runs
+    again_of: dict[str, Spread]  # the same of each tenant whose work was measured often enough
     run: dict[bool, Spread]  # between runs, beyond that between blocks
     run_of: dict[str, Spread]  # the same of each work that was measured in several runs
 
@@ -52,11 +56,24 @@ class Noise(NamedTuple):
         """Variance of a tenant's rate alone: the median of its measurements."""
         n = len(g.alone[name])
         wider = math.pi / 2 if n > 2 else 1.0  # variance of a median relative to a mean
-        return self.again[g.kinds.get(name) == "launch-bound"].over(n / wider)
+        return self.one(g, name).over(n / wider)
 
     def measured_again(self, g: SuiteData, name: str, n: int) -> float:
         """Half width of the interval of the log of a mean of `n`, for values without enough blocks of their own."""
-        return half_width(self.again[g.kinds.get(name) == "launch-bound"].over(n))
+        return half_width(self.one(g, name).over(n))
+
+    def note(self, g: SuiteData, names: Iterable[str]) -> str:
+        """Whose repetitions the intervals of the rates alone of these tenants rest on."""
+        seldom = sorted({name for name in names if name in g.alone and name not in self.again_of})
+        whose = "of its own repetitions" + (", of those of all tenants for " + ", ".join(seldom) if seldom else "")
+        return f"noise of the rate of a tenant alone is that {whose}"
+
+    def one(self, g: SuiteData, name: str) -> Spread:
+        """Variance of one measurement of a tenant alone: by its own repetitions, or by those of all tenants.
+
+        A program that its host limits varies by far more than one that the GPU limits.
+        """
+        return self.again_of.get(name, self.again[g.kinds.get(name) == "launch-bound"])
 
 
 def alone_noise(g: SuiteData) -> Noise:
@@ -70,11 +87,22 @@ def alone_noise(g: SuiteData) -> Noise:
     works: dict[str, list[list[tuple[Path, float]]]] = defaultdict(list)
     for (_, name, _), values in by.items():
         works[g.work_of(name)].append(values)
+    often = {work: _repeated(groups) for work, groups in works.items()}
     return Noise(
         again={side: _apart(groups, {True, False}) for side, groups in sides.items()},
+        again_of={name: spread for _, name, _ in by if (spread := often[g.work_of(name)]).freedom >= OWN},
         run={side: _beyond_blocks(groups) for side, groups in sides.items()},
         run_of={work: _beyond_blocks(groups) for work, groups in works.items()},
     )
+
+
+def _repeated(groups: list[list[tuple[Path, float]]]) -> Spread:
+    """Variance of one measurement of one work, between blocks or runs.
+
+    A median of a few distances is no safer from an outlier than the plain variance, and says less.
+    """
+    plain = pool([[[x for _, x in values] for values in groups]])
+    return plain if plain.freedom < MANY else _apart(groups, {True, False})
 
 
 def _beyond_blocks(groups: list[list[tuple[Path, float]]]) -> Spread:

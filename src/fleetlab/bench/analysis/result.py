@@ -46,7 +46,7 @@ class Analysis(Result):
         f = self.facts
         modes, mixes = f.compared()
         stp = [
-            Estimate(f"{mode_name(mode)}: mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
+            Estimate(f"{mode_name(mode)}: geometric mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
             for mode in modes
             if mixes
         ]
@@ -149,7 +149,8 @@ def _notes(f: Findings) -> list[str]:
     notes += g.notes
     notes += mode_notes({m.mode for m in g.meetings})
     notes.append("progress is relative to the median rate of the tenant alone on the whole GPU without MPS")
-    notes.append("intervals are 95 % each; noise is pooled over cells of one mode and one kind of mix")
+    notes.append("intervals are 95 % each; noise is pooled over mixes of the same work in one kind of mode")
+    notes.append(noise.note(g, g.alone))
     if noise.run[False].freedom:
         apart = 100 * math.sqrt(noise.run[False].variance)
         notes.append(f"between runs the rate of a tenant alone varies by {apart:.1f} % (SD) more than between blocks")

@@ -27,7 +27,7 @@ SCALE = {"tenant": pl.String, "mode": pl.String, "tenants": pl.Int64, "rate": pl
 
 
 def curve_table(x: MixMeasures) -> pl.DataFrame:
-    """Each tenant alone on a part of the SMs; intervals are those of repeated measurements of any tenant."""
+    """Each tenant alone on a part of the SMs; intervals are by the noise of tenants alone."""
     by: dict[tuple[str, int], list[float]] = defaultdict(list)
     for m in x.gathered.meetings:
         one = m.tenants[0]
@@ -37,7 +37,7 @@ def curve_table(x: MixMeasures) -> pl.DataFrame:
     rows = []
     for (name, sms), made in sorted(by.items()):
         if parts[name] > 2:  # two points are no curve
-            again = x.noise.again[x.gathered.kinds[name] == "launch-bound"].over(len(made))
+            again = x.noise.one(x.gathered, name).over(len(made))
             interval = log_interval(
                 sum(map(math.log, made)) / len(made), sum_variances([again, x.noise.own(x.gathered, name)])
             )

@@ -23,6 +23,7 @@ from fleetlab.bench.analysis.suite_data import CellResult, SuiteData, TenantResu
 from fleetlab.bench.results.cells import Cell, mix_name, table
 from fleetlab.bench.results.latency import (
     MAX_LAG,
+    cuts,
     effective_size,
     falls_behind,
     lag_p99,
@@ -111,7 +112,7 @@ class ServedTenant:
 
     def above(self, p: float) -> float | None:
         """What the quantile is above, where so many requests were cut off that it has no value; else None."""
-        if self.unfinished <= (1 - p) * sum_times(self.sent).n:
+        if not cuts(p, sum_times(self.sent), self.unfinished):
             return None
         found = self._recorded(p)
         return None if found is None else found.value

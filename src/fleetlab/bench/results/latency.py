@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.quantiles import COLUMNS, QUANTILES, quantiles
+from fleetlab.bench.quantiles import COLUMNS, ENDINGS, QUANTILES, quantiles
 from fleetlab.bench.results.cells import Cell, Schema, is_open_loop, mean, neighbors
 from fleetlab.bench.statistics import known_percentile
 
@@ -36,26 +36,46 @@ def rows_latency(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 
 def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
-    """Latencies of each tenant in an open loop, from the scheduled time."""
+    """Latencies of each tenant in an open loop, from the scheduled time; offered and answered in requests per second.
+
+    A quantile among requests that had not ended with their window has no value.
+    """
     for (stage, tenant, others), (ones, blocks) in _group_tenants(cells, open_loop=True).items():
-        times = sum_times(one for one, _ in ones)
-        lag = lag_p99(one for one, _ in ones)
-        found, why = quantiles(times, {name: effective_size([one for one, _ in ones], name) for name, _ in QUANTILES})
+        sent = [one for one, _ in ones]
+        times, lag = sum_times(sent), lag_p99(sent)
+        found, why = quantiles(times, {name: effective_size(sent, name) for name, _ in QUANTILES})
+        why = _drop_unended(found, why, times, sum(map(unfinished, sent)))
+        rates = [request_rates(one, cell["window"]) for one, cell in ones]
         yield {
             "stage": stage,
             "tenant": tenant,
             "beside": others,
             "blocks": blocks,
-            "offered": mean(one["offered"] / cell["window"] for one, cell in ones if "offered" in one),
-            "answered": mean(one["rate"] for one, _ in ones),
+            "offered": mean(offered for offered, _ in rates),
+            "answered": mean(answered for _, answered in rates),
             "n": times.n,
             **found,
             "lag_p99_ms": None if lag is None else 1000 * lag,
-            "unsent": sum(one.get("unsent", 0) for one, _ in ones),
+            "unsent": sum(one.get("unsent", 0) for one in sent),
             "keeps_up": not any(falls_behind(one, cell["window"]) for one, cell in ones),
             "valid": None if lag is None else lag < MAX_LAG,
             "short": "; ".join(why),
         }
+
+
+def _drop_unended(found: dict[str, float | None], why: list[str], times: Histogram, unended: int) -> list[str]:
+    """Take quantiles out that lie among requests that had not ended; why each is missing, and what it is above."""
+    for name, p in QUANTILES:
+        if cuts(p, times, unended) and (least := found[f"{name}_ms"]) is not None:
+            found |= dict.fromkeys((name + ending for ending in ENDINGS), None)
+            why = [reason for reason in why if not reason.startswith(f"P{100 * p:g} ")]
+            why.append(f"P{100 * p:g} is above {least:,.4g} ms: {unended} of {times.n} requests had not ended")
+    return why
+
+
+def cuts(p: float, times: Histogram, unended: int) -> bool:
+    """Whether so many requests had not ended that the quantile lies among them: it has no value then."""
+    return unended > (1 - p) * times.n
 
 
 def request_rates(one: Cell, window: float) -> tuple[float, float]:

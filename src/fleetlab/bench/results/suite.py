@@ -48,7 +48,7 @@ class SuiteResult(Result):
         estimates = []
         for (stage, tenants), rows in self.frames["mixes"].group_by("stage", "tenants", maintain_order=True):
             stp = _geometric(rows.select("stp", "low", "high").rows())
-            estimates.append(Estimate(f"{stage}, {tenants} tenants: mean STP", *stp, "GPUs"))
+            estimates.append(Estimate(f"{stage}, {tenants} tenants: geometric mean STP", *stp, "GPUs"))
         return [*estimates, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
 
 

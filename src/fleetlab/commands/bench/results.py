@@ -115,8 +115,8 @@ def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
     name="advise",
     help_epilogue=examples(
         'fleetlab bench advise measured --mix "train, serve" --goal p99',
-        'fleetlab bench advise measured --mix "resnet-train, 2 resnet-infer" --goal cost --price 3.5 --out advice.html',
-        'fleetlab bench advise measured --mix "2 llm-serve, resnet-train" --goal goodput',
+        'fleetlab bench advise measured --mix "resnet-train, resnet-infer" --goal cost --price 3.5 --out advice.html',
+        'fleetlab bench advise measured --mix "llm-serve, resnet-train" --goal goodput',
         'fleetlab bench advise measured --mix "4 notebook, resnet-train" --goal answer',
         'fleetlab bench advise measured --mix "light, heavy" --goal throughput --json',
         'fleetlab bench advise measured --mix "app:bert, mine" --speed mine.json --speed-classes app:bert=light',

@@ -54,6 +54,21 @@ class Board:
             self._total = {name: float(self.cache.allocatable[name].sum()) for name in known}
         return self._total
 
+    def room(self, name: str) -> Ints:
+        """What each node has free of a resource that nodes have, once those that leave have left."""
+        cache = self.cache
+        found: Ints = cache.allocatable[name] - (cache.count if name == COUNT else cache.requested[name])
+        return found + self.coming[name] if name in self.coming else found
+
+    def free(self, name: str) -> int:
+        """The same of all nodes together; a node that has promised too much has none."""
+        return int(np.maximum(self.room(name), 0).sum()) if name in self.cache.allocatable else 0
+
+    def needs(self, task: Task) -> list[tuple[str, int]]:
+        """What a pod takes of a node; one of the pods it may have, where nodes count them."""
+        counted = [(COUNT, 1)] if COUNT in self.cache.allocatable else []
+        return [*counted, *((name, amount) for name, amount in task.pod.requests.items() if amount)]
+
     def on(self, node: int) -> list[Task]:
         """The pods on a node, by name."""
         return [self._on_node[node][name] for name in sorted(self._on_node[node])]
@@ -69,20 +84,22 @@ class Board:
         found: Bools = self._allowed[key] & spread_allows(self.cache, pod)
         return found
 
-    def fits_now(self, task: Task) -> Bools:
-        """Nodes with room now, apart from what is promised to others."""
-        found: Bools = self._room(task, {}) & self.fits_later(task)
+    def fits_now(self, task: Task, freed: Mapping[str, Ints] | None = None) -> Bools:
+        """Nodes with room now, apart from what is promised to others; what is `freed` by then can be promised too."""
+        found: Bools = self._room(task, {}) & self._room(task, self.coming, freed or {})
         return found
 
     def fits_later(self, task: Task, without: Iterable[Task] = ()) -> Bools:
         """Nodes with room once those that leave have left, and others too."""
-        return self._room(task, self.coming, self._sum(without))
+        return self.fits_with(task, self._sum(without))
 
-    def fits_without(self, task: Task, queue: str, *, others: bool = False) -> Bools:
-        """Nodes that would have room without any running pod of a queue, or of all other queues."""
-        if not others:
-            return self._room(task, self.coming, self._running.get(queue, {}))
-        return self._room(task, self.coming, *(held for name, held in self._running.items() if name != queue))
+    def fits_with(self, task: Task, freed: Mapping[str, Ints]) -> Bools:
+        """Nodes with room once those that leave have left, and so much more is free."""
+        return self._room(task, self.coming, freed)
+
+    def fits_without(self, task: Task, queues: Iterable[str]) -> Bools:
+        """Nodes that would have room without any running pod of some queues."""
+        return self._room(task, self.coming, *(self._running.get(queue, {}) for queue in queues))
 
     def fits_on(self, node: int, task: Task, without: Iterable[Task] = ()) -> bool:
         """Whether a node has room once those that leave have left, and others on it too."""
@@ -107,8 +124,7 @@ class Board:
     def _room(self, task: Task, *extras: Mapping[str, Ints]) -> Bools:
         cache = self.cache
         fits: Bools = np.ones(len(cache.nodes), np.bool_)
-        asked = [(name, amount) for name, amount in task.pod.requests.items() if amount]
-        for name, amount in [*([(COUNT, 1)] if COUNT in cache.allocatable else []), *asked]:
+        for name, amount in self.needs(task):
             if name not in cache.allocatable:
                 return np.zeros(len(cache.nodes), np.bool_)
             room = cache.allocatable[name] - (cache.count if name == COUNT else cache.requested[name])

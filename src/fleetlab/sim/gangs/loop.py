@@ -190,8 +190,11 @@ class Loop:
             job.started = self.now
             self._at(self.now + self.run[number], END, number, self._version[number])
 
+    def _grace(self, job: Job) -> float:
+        return self.timing.grace if job.group.grace is None else job.group.grace
+
     def _evicted(self, task: Task) -> None:
-        k, leaves = self._stay[task.pod.name], self.now + self.timing.grace
+        k, leaves = self._stay[task.pod.name], self.now + self._grace(task.job)
         self.placed.stays[k] = replace(self.placed.stays[k], end=leaves)
         self._at(leaves, LEFT, self._number[task.job])
 
@@ -201,12 +204,13 @@ class Loop:
         begin = placed.begin[number]
         if len(job.those(Status.RUNNING)) >= max(1, job.group.min_member) or math.isinf(begin):
             return
-        if begin + self.run[number] <= self.now + self.timing.grace:
+        leaves = self.now + self._grace(job)
+        if begin + self.run[number] <= leaves:
             return
         self._version[number] += 1
         placed.begin[number] = math.inf
         placed.evictions[number] += 1
-        placed.lost[number] += self.now + self.timing.grace - begin  # it holds its nodes while it leaves
+        placed.lost[number] += leaves - begin  # it holds its nodes while it leaves
         for task in job.those(Status.RUNNING):
             self.board.release(task)
             self._evicted(task)

@@ -27,6 +27,7 @@ from fleetlab.sim.gangs.tasks import OUR_OWN
 from fleetlab.sim.kai import play as kai
 from fleetlab.sim.kubernetes.loop import PodRun
 from fleetlab.sim.kubernetes.play import gpu_bits, nodes_of, pods_of
+from fleetlab.sim.kubernetes.specs import Specs
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, Ints
 from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.quota import Quotas
@@ -36,18 +37,16 @@ from fleetlab.sim.world import World
 
 
 def play(
-    world: World, site: Volcano | Kai, cluster: Cluster, *, seed: int = 0, until: float | None = None,
-    progress: Progress | None = None,
+    world: World, site: Volcano | Kai, cluster: Cluster, *, specs: Specs | None = None, seed: int = 0,
+    until: float | None = None, progress: Progress | None = None,
 ) -> Played:  # fmt: skip
-    """Play a world."""
+    """Play a world; `specs` is what the trace carries of its pods."""
     nodes = nodes_of(world, cluster)
-    if isinstance(site, Volcano):
-        loop = volcano.loop_of(volcano.Site(nodes, site), seed)
-    else:
-        loop = kai.loop_of(kai.Site(nodes, site), seed)
+    loop = volcano.loop_of(nodes, site, seed) if isinstance(site, Volcano) else kai.loop_of(nodes, site, seed)
     stop = math.inf if until is None else float(until)
     queues = queues_of(site, world.frame)
-    groups = groups_of(world, queues)
+    graces = (specs or Specs()).graces(world.frame["job"])
+    groups = [replace(one, grace=grace) for one, grace in zip(groups_of(world, queues), graces, strict=True)]
     refused = refusals(groups, site, loop.board.total)
     submit = np.where(refused > 0, math.inf, world.submit).tolist()
     placed = loop.play(groups, submit, world.runtime.tolist(), stop, progress or silent)

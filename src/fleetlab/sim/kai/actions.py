@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from fleetlab.core.pod_groups import Amounts
 from fleetlab.sim.gangs.tasks import Hopeless, Job
 from fleetlab.sim.kai.min_runtime import MinRuntime
-from fleetlab.sim.kai.reclaim_rules import can_reclaim, may_reclaim
+from fleetlab.sim.kai.reclaim_rules import can_reclaim, may_lose, may_reclaim
 from fleetlab.sim.kai.session import Session, may_be_evicted
-from fleetlab.sim.kai.shares import GPU, RESOURCES
-from fleetlab.sim.kai.solver import Outcome, nobody_loses, solve
+from fleetlab.sim.kai.shares import GPU, RESOURCES, QueueState
+from fleetlab.sim.kai.solver import NobodyLoses, Outcome, solve
 
 
 def cycle(session: Session) -> None:
@@ -52,7 +53,7 @@ def consolidation(session: Session) -> None:
     hopeless = Hopeless()
     for job in session.in_turn(job for job in _waiting(session) if job.group.preemptible):
         is_possible = job not in hopeless and _is_enough(session, job)
-        if is_possible and not solve(session, job, session.movable(job), nobody_loses):
+        if is_possible and not solve(session, job, session.movable(job), NobodyLoses()):
             hopeless.add(job)
 
 
@@ -76,31 +77,51 @@ def reclaim(session: Session) -> None:
         if can_reclaim(session.queues, job.group.queue, asked, preemptible=job.group.preemptible):
             others = [one for one in session.jobs if one.group.queue != job.group.queue and may_be_evicted(one)]
             others = least.candidates(others, job.group.queue, session.now)
-            if not others or not solve(session, job, others, partial(_allows, session, least, job)):
+            if not others or not solve(session, job, others, Reclaims(session, least, job)):
                 hopeless.add(job)
-
-
-def _allows(session: Session, least: MinRuntime, job: Job, outcome: Outcome) -> bool:
-    if not least.allows(outcome, job.group.queue, session.now):
-        return False
-    losses = outcome.losses(moved_too=not session.site.consolidating_reclaim)
-    rule = (job.group.preemptible, session.site.saturation_multiplier)
-    return may_reclaim(outcome.states, job.group.queue, outcome.asked, losses, rule)
 
 
 def preempt(session: Session) -> None:
     """Take for a group from groups of its own queue with a lower priority."""
     hopeless, least = Hopeless(), MinRuntime(session.site)
     for job in session.in_turn(_waiting(session)):
-        others = [] if job in hopeless else [one for one in session.jobs if _is_lower(one, job) and may_be_evicted(one)]
+        others = [] if job in hopeless else [one for one in session.lower(job) if may_be_evicted(one)]
         others = least.candidates(others, job.group.queue, session.now)
-        allows = partial(least.allows, taker=job.group.queue, now=session.now)
-        if others and not solve(session, job, others, allows):
+        if others and not solve(session, job, others, Preempts(session, least, job)):
             hopeless.add(job)
 
 
-def _is_lower(one: Job, job: Job) -> bool:
-    return one.group.queue == job.group.queue and one.group.priority < job.group.priority
+@dataclass(frozen=True)
+class Preempts:
+    """What preempt allows a group: to take all from those that have run long enough."""
+
+    session: Session
+    least: MinRuntime
+    job: Job
+
+    def may_lose(self, states: Mapping[str, QueueState], asked: Amounts, queue: str) -> bool:
+        """Return that its own queue may."""
+        return True
+
+    def allows(self, outcome: Outcome) -> bool:
+        """Return whether those that have not run long enough keep what they need."""
+        return self.least.allows(outcome, self.job.group.queue, self.session.now)
+
+
+class Reclaims(Preempts):
+    """What reclaim allows a group: as preempt, from queues that may lose."""
+
+    def may_lose(self, states: Mapping[str, QueueState], asked: Amounts, queue: str) -> bool:
+        """Return whether a queue is over its share, or over its quota and that of the group is not."""
+        return may_lose(states, self.job.group.queue, asked, queue)
+
+    def allows(self, outcome: Outcome) -> bool:
+        """Return whether all that lose may, and the group's queue is not better off than they are."""
+        if not super().allows(outcome):
+            return False
+        losses = outcome.losses(moved_too=not self.session.site.consolidating_reclaim)
+        rule = (self.job.group.preemptible, self.session.site.saturation_multiplier)
+        return may_reclaim(outcome.states, self.job.group.queue, outcome.asked, losses, rule)
 
 
 ACTIONS: dict[str, Callable[[Session], None]] = {

@@ -19,6 +19,7 @@ class MinRuntime:
     def __init__(self, site: Kai) -> None:
         self._site = site
         self._queues: Mapping[str, KaiQueue] = {queue.name: queue for queue in site.queues}
+        self._known: dict[tuple[str, str], float] = {}
 
     @property
     def longest(self) -> tuple[float, ...]:
@@ -29,6 +30,11 @@ class MinRuntime:
 
     def against(self, taker: str, giver: str) -> float:
         """Seconds that groups of one queue run before those of another, or of the same, may take their place."""
+        if (taker, giver) not in self._known:
+            self._known[taker, giver] = self._against(taker, giver)
+        return self._known[taker, giver]
+
+    def _against(self, taker: str, giver: str) -> float:
         path = self._path(giver)
         if taker == giver:
             set_ = (self._queues[name].preempt_min_runtime for name in reversed(path))

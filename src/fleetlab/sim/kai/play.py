@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from fleetlab.core.kai import Kai
 from fleetlab.core.kubernetes import SchedulingNode
 from fleetlab.core.pod_groups import PodGroup
 from fleetlab.sim.gangs.board import Board
-from fleetlab.sim.gangs.loop import Loop, Placed, Timing
+from fleetlab.sim.gangs.loop import Loop, Timing
 from fleetlab.sim.kai.actions import cycle
 from fleetlab.sim.kai.min_runtime import MinRuntime
 from fleetlab.sim.kai.session import Session, is_over
@@ -21,20 +20,6 @@ from fleetlab.sim.kai.shares import RESOURCES, line, parts_of, queue_states
 from fleetlab.sim.kai.usage import Usage
 
 RECHECK = 60.0  # seconds after which usage is looked at again, as its metrics are sampled
-
-
-@dataclass(frozen=True)
-class Site:
-    """A cluster and its KAI; it decides every second, as --schedule-period has it by default."""
-
-    nodes: Sequence[SchedulingNode]
-    kai: Kai
-    timing: Timing = field(default_factory=Timing)
-
-
-def play(site: Site, groups: Sequence[PodGroup], submit: Sequence[float], run: Sequence[float], seed: int) -> Placed:
-    """Simulate pod groups with given submission and run times."""
-    return loop_of(site, seed).play(groups, submit, run)
 
 
 class Never:
@@ -53,28 +38,28 @@ class Never:
         return OVER_GANG_QUOTA if is_fixed and any(is_over(state, asked, fixed=True) for state in above) else ""
 
 
-def loop_of(site: Site, seed: int) -> Loop:
-    """A simulation that has not begun."""
+def loop_of(nodes: Sequence[SchedulingNode], site: Kai, seed: int, timing: Timing | None = None) -> Loop:
+    """A simulation that has not begun; it decides every second, as --schedule-period has it by default."""
     draw = np.random.default_rng(seed)
-    usage = Usage(site.kai, Board(site.nodes, ()).total)
+    usage = Usage(site, Board(nodes, ()).total)
 
     def note(board: Board, now: float) -> None:
         usage.note(now, {queue: held for queue, (held, *_) in board.sums(parts_of).items()})
 
     def decide(board: Board, now: float) -> None:
         past: dict[str, dict[str, float]] = {}
-        if site.kai.k_value:
+        if site.k_value:
             note(board, now)
             past = usage.at(now)
-        cycle(Session(site.kai, board, past, draw, now))
+        cycle(Session(site, board, past, draw, now))
 
     def wake(board: Board, now: float) -> float:
         """While some run and others wait: shares change with usage, and groups have run for their least time."""
-        if site.kai.k_value:
+        if site.k_value:
             note(board, now)
         running = [job for job in board.jobs if job.ready] if board.waiting() else []
         due = [job.started + least for job in running for least in longest if job.started + least > now]
-        return min([*due, *([now + RECHECK] if running and site.kai.k_value else [])], default=math.inf)
+        return min([*due, *([now + RECHECK] if running and site.k_value else [])], default=math.inf)
 
-    longest = MinRuntime(site.kai).longest
-    return Loop(site.nodes, site.timing, decide, wake if site.kai.k_value or longest else None)
+    longest = MinRuntime(site).longest
+    return Loop(nodes, timing or Timing(), decide, wake if site.k_value or longest else None)

@@ -29,6 +29,12 @@ def fits_strategy(asked: Amounts, taker: QueueState, giver: QueueState, remainin
     return at_most(after, taker.amounts("deserved")) and not at_most(remaining, giver.amounts("deserved"))
 
 
+def may_lose(states: States, queue: str, asked: Amounts, loser: str) -> bool:
+    """Return whether a queue may lose anything to another; what it has lost before only makes that harder."""
+    taker, giver = _side_by_side(states, queue, loser)
+    return fits_strategy(asked, taker, giver, giver.amounts("allocated"))
+
+
 def may_reclaim(
     states: States, queue: str, asked: Amounts, losses: Mapping[str, Sequence[Amounts]], rule: tuple[bool, float]
 ) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from fleetlab.core.pod_groups import Amounts
 from fleetlab.sim.gangs.amounts import add
 from fleetlab.sim.gangs.board import Board
 from fleetlab.sim.gangs.tasks import Job, Status, Task, requests_of
+from fleetlab.sim.gangs.ties import Ties
 from fleetlab.sim.kai.orders import Change, Rank, compare_ranked, rank, turn
 from fleetlab.sim.kai.shares import GPU, RESOURCES, QueueState, charge, line, parts_of, queue_states
 from fleetlab.sim.kubernetes.state import Ints
@@ -32,6 +34,7 @@ class Session:
         self.queues = queue_states(site, board.sums(parts_of), self.total, usage or {})
         self.jobs = [job for job in board.jobs if job.group.queue in self.queues]
         self._draw = draw
+        self._ties = None if draw is None else Ties(draw)
         self.charges = 0  # how often what a queue holds has changed
         board.listeners.append(self._charge)
 
@@ -76,6 +79,19 @@ class Session:
                 del left[name]
             yield unit
 
+    @cached_property
+    def _by_queue(self) -> dict[str, dict[int, list[Job]]]:
+        """Groups by queue and priority."""
+        found: dict[str, dict[int, list[Job]]] = {}
+        for job in self.jobs:
+            found.setdefault(job.group.queue, {}).setdefault(job.group.priority, []).append(job)
+        return found
+
+    def lower(self, job: Job) -> list[Job]:
+        """Groups of the same queue with a lower priority."""
+        by_priority = self._by_queue[job.group.queue]
+        return [one for priority, those in by_priority.items() if priority < job.group.priority for one in those]
+
     def movable(self, job: Job) -> list[Job]:
         """Groups that may be moved for one; KAI takes so many of them as they come, which is in no order."""
         found = [one for one in self.jobs if one is not job and may_be_evicted(one)]
@@ -97,16 +113,19 @@ class Session:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def place(self, tasks: Iterable[Task]) -> bool:
-        """Give each pod a node, the fullest that fits; if one has to wait for others to leave, all of them wait."""
+    def place(self, tasks: Iterable[Task], freed: Mapping[str, Ints] | None = None) -> bool:
+        """Give each pod a node, the fullest that fits; if one has to wait for others to leave, all of them wait.
+
+        `freed`: what nodes would have free besides, by resource.
+        """
         board, placed = self.board, []
         for task in tasks:
             allowed = board.allowed(task)
-            nodes = np.flatnonzero(allowed & board.fits_now(task))
+            nodes = np.flatnonzero(allowed & board.fits_now(task, freed))
             if len(nodes):
                 board.bind(task, self._fullest(task, nodes))
             else:
-                nodes = np.flatnonzero(allowed & board.fits_later(task))
+                nodes = np.flatnonzero(allowed & board.fits_with(task, freed or {}))
                 if not len(nodes):
                     return False
                 board.promise(task, self._fullest(task, nodes))
@@ -127,7 +146,7 @@ class Session:
             return int(nodes[0])
         free = (cache.allocatable[name] - cache.requested[name])[nodes]
         best = nodes[free == free.min()]
-        return int(best[0] if self._draw is None else self._draw.choice(best))
+        return int(best[0]) if self._ties is None else self._ties.pick(task, best)
 
 
 def is_over(state: QueueState, asked: Amounts, *, fixed: bool) -> bool:

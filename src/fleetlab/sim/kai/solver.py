@@ -8,14 +8,17 @@ no more than it needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from fleetlab.core.pod_groups import Amounts
+from fleetlab.sim.gangs.amounts import add
 from fleetlab.sim.gangs.tasks import Job, Status, Task, requests_of
 from fleetlab.sim.kai.orders import turn
+from fleetlab.sim.kai.rehearsal import Rehearsal
 from fleetlab.sim.kai.session import Session
 from fleetlab.sim.kai.shares import RESOURCES, QueueState
 
@@ -39,9 +42,8 @@ class Outcome:
     def losses(self, *, moved_too: bool = False) -> dict[str, list[Amounts]]:
         """By queue, what its victims hold: extra pods one by one, what a gang needs at least together."""
         found: dict[str, list[Amounts]] = {}
-        gone = [t for t in self.victims if t.status is Status.RELEASING] if moved_too else self.lost
-        for job in dict.fromkeys(task.job for task in self.victims):
-            tasks = [task for task in self.victims if task.job is job]
+        gone = {t for t in self.victims if t.status is Status.RELEASING} if moved_too else set(self.lost)
+        for job, tasks in by_job(self.victims).items():
             extra, core = tasks[job.group.min_member :], tasks[: job.group.min_member]
             sums = [requests_of([t]) for t in extra if t in gone]
             sums.append(requests_of(task for task in core if task in gone))
@@ -49,22 +51,52 @@ class Outcome:
         return {queue: those for queue, those in found.items() if those}
 
 
-def nobody_loses(outcome: Outcome) -> bool:
-    """Allow what moves groups alone."""
-    return not outcome.lost
+class Rule(Protocol):
+    """What an action allows."""
+
+    def may_lose(self, states: Mapping[str, QueueState], asked: Amounts, queue: str) -> bool:
+        """Whether a queue may lose anything for what is asked; if not, its victims have to find a place again."""
+
+    def allows(self, outcome: Outcome) -> bool:
+        """Whether an outcome may be kept."""
 
 
-def solve(session: Session, job: Job, others: Sequence[Job], allows: Callable[[Outcome], bool]) -> bool:
+class NobodyLoses:
+    """Groups may be moved, and no more than that."""
+
+    def may_lose(self, states: Mapping[str, QueueState], asked: Amounts, queue: str) -> bool:
+        """Return that none may."""
+        return False
+
+    def allows(self, outcome: Outcome) -> bool:
+        """Return whether all found a place again."""
+        return not outcome.lost
+
+
+def by_job(tasks: Iterable[Task]) -> dict[Job, list[Task]]:
+    """Pods by their group."""
+    found: dict[Job, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(task.job, []).append(task)
+    return found
+
+
+def solve(session: Session, job: Job, others: Sequence[Job], rule: Rule) -> bool:
     """Make room for a group, and keep it if there is a way that is allowed."""
     board, tasks = session.board, job.next_tasks
     mark = board.mark()
     recorded: list[Unit] = []
     states = {name: state.copy() for name, state in session.queues.items()}
-    for count in range(1, len(tasks) + 1):
-        asked = {n: a for n, a in requests_of(tasks[:count]).items() if n in RESOURCES}
-        for units in _scenarios(session, tasks[count - 1], recorded, others):
-            outcome = Outcome(asked, states, [task for unit in units for task in unit])
-            if _works(session, job, tasks[:count], outcome, firm=allows is nobody_loses) and allows(outcome):
+    shortages = [Shortage(session, states, tasks[:count], (rule, others)) for count in range(1, len(tasks) + 1)]
+    if not shortages[-1].ends_with(task for other in others for task in other.those(Status.RUNNING)):
+        return False
+    for count, shortage in enumerate(shortages, start=1):
+        rehearsal = Rehearsal(session, tasks[:count], others, shortage.losers)
+        for units in _scenarios(session, tasks[count - 1], recorded, (others, shortage)):
+            outcome = Outcome(shortage.asked, states, [task for unit in units for task in unit])
+            if not rehearsal.may_work(outcome.victims):
+                continue
+            if _works(session, job, tasks[:count], outcome, shortage.losers) and rule.allows(outcome):
                 break
             _undo(session, mark, outcome)
         else:
@@ -83,12 +115,54 @@ def _undo(session: Session, mark: int, outcome: Outcome) -> None:
     outcome.moved.clear()
 
 
-def _scenarios(session: Session, last: Task, recorded: list[Unit], others: Sequence[Job]) -> Iterator[list[Unit]]:
+class Shortage:
+    """What pods ask for over what is free on all nodes together: queues that may lose have to give at least this.
+
+    Whoever is moved holds as much elsewhere: a set of victims in which those queues do not hold it need not be tried.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        states: Mapping[str, QueueState],
+        tasks: Sequence[Task],
+        search: tuple[Rule, Sequence[Job]],
+    ) -> None:
+        rule, others = search
+        self.asked = {n: a for n, a in requests_of(tasks).items() if n in RESOURCES}
+        queues = {other.group.queue for other in others}
+        self.losers = {queue for queue in queues if rule.may_lose(states, self.asked, queue)}
+        short = {name: amount - session.board.free(name) for name, amount in self.asked.items()}
+        self._short = {name: amount for name, amount in short.items() if amount > 0}
+
+    def given(self, tasks: Iterable[Task]) -> dict[str, float]:
+        """What victims can give."""
+        if not self._short:
+            return {}
+        return requests_of(task for task in tasks if task.job.group.queue in self.losers)
+
+    def is_met(self, given: Amounts) -> bool:
+        """Whether so much is enough."""
+        return all(given.get(name, 0) >= amount for name, amount in self._short.items())
+
+    def ends_with(self, tasks: Iterable[Task]) -> bool:
+        """Whether these victims can give enough."""
+        return self.is_met(self.given(tasks))
+
+
+def _scenarios(
+    session: Session, last: Task, recorded: list[Unit], search: tuple[Sequence[Job], Shortage]
+) -> Iterator[list[Unit]]:
     """Sets of victims to try, the smallest first, from where the last pod to place has room on a node at all."""
-    yield recorded
+    others, shortage = search
     known = {task for unit in recorded for task in unit}
+    base = shortage.given(known)
+    if shortage.is_met(base):
+        yield recorded
     room = Room(session, last, known)
     potential: list[Unit] = []
+    gains: list[Amounts] = []
+    every = base  # what all of them can give
     by_node: dict[int, list[int]] = {}  # which of them have pods on a node
     for unit in session.victims_in_turn(others):
         if known.intersection(unit):
@@ -97,11 +171,14 @@ def _scenarios(session: Session, last: Task, recorded: list[Unit], others: Seque
         for node in nodes:
             by_node.setdefault(node, []).append(len(potential))
         potential.append(unit)
-        if room.gain(unit):
+        gains.append(shortage.given(unit))
+        every = add(every, gains[-1])
+        if room.gain(unit) and shortage.is_met(every):
             sets = [by_node[node] for node in nodes]
             sets += [sorted({k for one in sets for k in one}), list(range(len(potential)))]
             for those in dict.fromkeys(map(tuple, sets)):
-                yield [*recorded, *(potential[k] for k in those)]
+                if len(those) == len(potential) or shortage.is_met(add(base, *(gains[k] for k in those))):
+                    yield [*recorded, *(potential[k] for k in those)]
 
 
 class Room:
@@ -125,8 +202,8 @@ class Room:
         return self._is_there
 
 
-def _works(session: Session, job: Job, tasks: Sequence[Task], outcome: Outcome, *, firm: bool) -> bool:
-    """Whether pods fit once the victims have gone; those that still fit are placed again, with `firm` all of them."""
+def _works(session: Session, job: Job, tasks: Sequence[Task], outcome: Outcome, losers: Container[str]) -> bool:
+    """Whether pods fit once the victims have gone; those that still fit are placed again, all but `losers` have to."""
     board = session.board
     first = tasks[-1]
     if not (board.allowed(first) & board.fits_later(first, outcome.victims)).any():
@@ -135,11 +212,12 @@ def _works(session: Session, job: Job, tasks: Sequence[Task], outcome: Outcome, 
         board.evict(victim)
     if session.is_over_capacity(job, tasks) or not session.place(tasks):
         return False
-    victims: dict[Job, list[Task]] = {}
-    for task in outcome.victims:
-        victims.setdefault(task.job, []).append(task)
-    placed = (_place_again(session, victims[other], outcome) for other in sorted(victims, key=turn))
-    return all(is_placed or not firm for is_placed in placed)
+    victims = by_job(outcome.victims)
+    for other in sorted(victims, key=turn):
+        is_placed = _place_again(session, victims[other], outcome)
+        if not is_placed and other.group.queue not in losers and any(requests_of(victims[other]).values()):
+            return False
+    return True
 
 
 def _place_again(session: Session, victims: Sequence[Task], outcome: Outcome) -> bool:

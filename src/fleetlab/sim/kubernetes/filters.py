@@ -79,10 +79,16 @@ def within_skew(cache: Cache, pod: SchedulingPod) -> list[tuple[SpreadConstraint
     firm = [one for one in pod.spread if one.firm]
     if not firm:
         return []
-    counted = cache.selected(pod)
+    labeled = np.ones(len(cache.nodes), np.bool_)
     for one in firm:
-        counted = counted & (cache.values(one.key)[0] >= 0)
-    return [(one, _within_skew(cache, pod, one, counted)) for one in firm]
+        labeled &= cache.values(one.key)[0] >= 0
+    return [(one, _within_skew(cache, pod, one, labeled & looked_at(cache, pod, one))) for one in firm]
+
+
+def looked_at(cache: Cache, pod: SchedulingPod, one: SpreadConstraint) -> Bools:
+    """Which nodes a constraint is about: unless it says otherwise, those that its pod selects, tainted or not."""
+    nodes = cache.selected(pod) if one.honors_affinity else np.ones(len(cache.nodes), np.bool_)
+    return nodes & (cache.untolerated(pod.tolerations, FIRM) == 0) if one.honors_taints else nodes
 
 
 def _within_skew(cache: Cache, pod: SchedulingPod, one: SpreadConstraint, counted: Bools) -> Bools:
@@ -91,8 +97,9 @@ def _within_skew(cache: Cache, pod: SchedulingPod, one: SpreadConstraint, counte
         return np.zeros(len(cache.nodes), np.bool_)
     there = np.zeros(len(names), np.bool_)
     there[values[counted]] = True
-    # Pods on all nodes with the value count, once one node with it may be used.
-    matches = domain_counts(values, cache.matching(pod.namespace, one.selector), len(names))
+    counts = cache.matching(pod.namespace, one.selector)
+    # In 1.20, pods on all nodes with the value count, once one node with it is looked at.
+    matches = domain_counts(values, np.where(counted, counts, 0) if one.own_nodes else counts, len(names))
     least = int(matches[there].min()) if there.any() else 2**31 - 1
     if int(there.sum()) < one.min_domains:
         least = 0

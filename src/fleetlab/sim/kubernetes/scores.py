@@ -21,7 +21,7 @@ from fleetlab.core.kubernetes import (
 )
 from fleetlab.sim.kubernetes.affinity import pod_affinity
 from fleetlab.sim.kubernetes.bent import BEST, bent
-from fleetlab.sim.kubernetes.filters import domain_counts
+from fleetlab.sim.kubernetes.filters import domain_counts, looked_at
 from fleetlab.sim.kubernetes.later_scores import balanced_by_deviation, fit_score
 from fleetlab.sim.kubernetes.state import Cache, Ints
 
@@ -107,7 +107,7 @@ def topology_spread(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: Kube
         return np.full(len(nodes), BEST, np.int64)
     complete = np.ones(len(cache.nodes), np.bool_)
     for one in soft:
-        complete &= cache.values(one.key)[0] >= 0
+        complete &= (cache.values(one.key)[0] >= 0) | one.anywhere
     scored, sums = complete[nodes], np.zeros(len(nodes))
     if not scored.any():
         return np.zeros(len(nodes), np.int64)
@@ -118,9 +118,9 @@ def topology_spread(cache: Cache, pod: SchedulingPod, nodes: Ints, profile: Kube
         if one.key == HOSTNAME:
             found, size = counts[nodes], int(scored.sum())
         else:
-            counted = np.where(complete & cache.selected(pod), counts, 0)
-            found, size = domain_counts(values, counted, len(names))[mine], len(np.unique(mine[scored]))
-        sums += found * np.log(size + 2.0) + (one.max_skew - 1)
+            counted = np.where(complete & looked_at(cache, pod, one), counts, 0)
+            found, size = domain_counts(values, counted, len(names) + 1)[mine], len(np.unique(mine[scored]))
+        sums += np.where(mine >= 0, found * np.log(size + 2.0) + (one.max_skew - 1), 0.0)
     raw = np.floor(sums + 0.5).astype(np.int64) if profile.release == LATER else sums.astype(np.int64)
     least, most = int(raw[scored].min()), int(raw[scored].max())
     even = BEST * (most + least - raw) // most if most else np.full(len(nodes), BEST, np.int64)

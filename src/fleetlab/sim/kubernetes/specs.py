@@ -7,13 +7,14 @@ trace does not know, because it was added for a study, is told from the others b
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleetlab.core import Scenario
 from fleetlab.core.admission import CreatedPod
-from fleetlab.core.kubernetes import HOSTNAME, Requirement, SchedulingNode, SchedulingPod, Selector, Toleration
-from fleetlab.core.pod_specs import NODES, PODS, SPECS
+from fleetlab.core.kubernetes import GRACE, HOSTNAME, Requirement, SchedulingNode, SchedulingPod, Selector, Toleration
+from fleetlab.core.kueue_workload import Parallelism
+from fleetlab.core.pod_specs import NODES, PARALLELISM, PODS, SPECS
 
 ADDED = "fleetlab/added"  # a label of nodes that no object tells of
 ANYTHING = (Toleration("", None, ""),)  # of pods whose constraint already says which taints keep them off
@@ -26,13 +27,15 @@ class Specs:
     of_job: dict[int, int] = field(default_factory=dict)
     pods: Sequence[tuple[SchedulingPod, CreatedPod]] = ()
     nodes: dict[str, SchedulingNode] = field(default_factory=dict)
+    parallelism: dict[int, Parallelism] = field(default_factory=dict)  # of jobs that may run with fewer pods
 
     @classmethod
     def of(cls, s: Scenario) -> Specs:
         """Read those of a scenario's trace; none where it carries none."""
         series = s.trace.series
+        parallelism = _parallelism(s)
         if PODS not in series or SPECS not in series:
-            return cls()
+            return cls(parallelism=parallelism)
         jobs = s.by_job(series[PODS]).select("job", "spec").collect()
         nodes = series[NODES].collect() if NODES in series else None
         return cls(
@@ -45,7 +48,13 @@ class Specs:
                 name: SchedulingNode.from_values(json.loads(text))
                 for name, text in nodes.select("node", "spec").iter_rows()
             },
+            parallelism,
         )  # fmt: skip
+
+    def graces(self, jobs: Iterable[int]) -> list[float]:
+        """How long the pods of each job take to leave once they are evicted."""
+        known = [pod.grace for pod, _ in self.pods]
+        return [known[self.of_job[job]] if job in self.of_job else GRACE for job in jobs]
 
     def on_nodes(self, nodes: Sequence[SchedulingNode]) -> list[SchedulingNode]:
         """Return nodes with the labels and taints that they have in the cluster."""
@@ -85,3 +94,10 @@ class Specs:
         if any(one.key == HOSTNAME or term.fields for term in by_labels for one in term.labels):
             return tuple(by_labels)  # it names its node, which none of those is that were added
         return (*by_labels, Selector((added, *of_row.labels)))
+
+
+def _parallelism(s: Scenario) -> dict[int, Parallelism]:
+    if PARALLELISM not in s.trace.series:
+        return {}
+    columns = s.by_job(s.trace.series[PARALLELISM]).select("job", "count", "least", "completions")
+    return {job: Parallelism(*counts) for job, *counts in columns.collect().iter_rows()}

@@ -59,6 +59,7 @@ class WorkloadRun:
     usage: Amounts = field(default_factory=dict)
     placement: Placement = ()
     preempted: bool = False
+    stretch: float = 1.0  # how many times as long it takes, with fewer pods than it asks for
 
 
 @dataclass
@@ -142,9 +143,17 @@ class Loop:
     def begin(self, k: int) -> None:
         """Begin the pods of a workload that is admitted."""
         _, run = self.holding[k]
-        run.begin, run.end = self.now, self.now + self.run[k]
+        run.begin, run.end = self.now, self.now + self.seconds(k, run.stretch)
         self.played.start[k] = min(self.played.start[k], self.now)
         self._at(run.end, END, k)
+
+    def seconds(self, k: int, stretch: float) -> float:
+        """How long a workload runs that takes so many times as long as with all its pods."""
+        return self.run[k] * stretch
+
+    def grace(self, _: int) -> float:
+        """How long a workload takes to leave."""
+        return self.site.grace
 
     def left(self, k: int) -> None:
         """Follow what a workload leaves behind: nothing here."""
@@ -186,16 +195,17 @@ class Loop:
             self.queues[entry.queue].decided(entry)
             k = self.number[entry.head.workload.name]
             if entry.status == Status.ADMITTED:
-                self._admit(k, sum(one.count for one in entry.assignment.pod_sets))
+                self._admit(k, [one.count for one in entry.assignment.pod_sets])
                 changed = True
             elif entry.status == Status.PREEMPTING:
                 asked = [self._evict(target.one) for target in entry.targets]
                 changed |= any(asked)
         return changed
 
-    def _admit(self, k: int, count: int) -> None:
+    def _admit(self, k: int, counts: list[int]) -> None:
         one = self.state.admitted[self.workloads[k].cluster_queue][self.workloads[k].name]
-        run = WorkloadRun(k, self.now, math.inf, math.inf, count, one.usage, one.placement)
+        run = WorkloadRun(k, self.now, math.inf, math.inf, sum(counts), one.usage, one.placement)
+        run.stretch = max(of.stretch(n) for of, n in zip(one.workload.pod_sets, counts, strict=True))
         self.holding[k] = (one, run)
         self.played.runs.append(run)
         checks = self.state.queue(self.workloads[k].cluster_queue).admission_checks
@@ -212,7 +222,7 @@ class Loop:
         if run.preempted:
             return False
         run.preempted = True
-        leaves = self.now + self.site.grace
+        leaves = self.now + self.grace(k)
         if leaves < run.end:  # one that ends before is not cut short
             run.end = leaves
             self._at(leaves, GONE, k)

@@ -9,7 +9,6 @@ import numpy as np
 
 from fleetlab.core import Cluster, Progress
 from fleetlab.core.catalog.reasons import ABOVE_CLUSTER_QUEUE, EVICTED_WITHOUT_END, NO_QUEUE, REFUSALS
-from fleetlab.core.kubernetes import GRACE
 from fleetlab.core.kueue import Kueue
 from fleetlab.core.kueue_workload import KueueWorkload
 from fleetlab.core.progress import silent
@@ -21,7 +20,7 @@ from fleetlab.sim.kueue.flavors import FlavorAssigner
 from fleetlab.sim.kueue.pods import BoundPods, PodLoop
 from fleetlab.sim.kueue.site_topology import NodeSite, requests_of, with_levels, with_requests
 from fleetlab.sim.kueue.state import Snapshot
-from fleetlab.sim.kueue.submissions import FLAVOR, flavor_nodes, queues_of, workloads_of
+from fleetlab.sim.kueue.submissions import FLAVOR, flavor_nodes, queues_of, with_least, workloads_of
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, Floats, Ints
 from fleetlab.sim.schedule import Played, Segments
 from fleetlab.sim.world import World
@@ -34,13 +33,14 @@ def play(
     """Play a world of jobs by Kueue, on the nodes of a cluster; `specs` is what the trace carries of its pods."""
     known, queues, of_flavor = specs or Specs(), queues_of(site, world.frame), flavor_nodes(site, cluster)
     nodes = with_levels(nodes_of(world, cluster), site, cluster, known)
-    on_nodes = NodeSite(with_flavor_names(site), nodes, grace=GRACE, of_flavor=of_flavor)
+    on_nodes = NodeSite(with_flavor_names(site), nodes, of_flavor=of_flavor)
     workloads = workloads_of(world, site, of_flavor, queues)
+    workloads = with_least(workloads, world, known)
     asked = requests_of(world, known)
     if asked or any(flavor.topology for flavor in site.flavors.values()):
         workloads = with_requests(workloads, pods_of(world), asked)
     refused = _refused(on_nodes, workloads, queues)
-    loop = PodLoop(on_nodes, workloads, world, seed)
+    loop = PodLoop(on_nodes, workloads, world, known.graces(world.frame["job"]), seed)
     submit = np.where(refused > 0, math.inf, world.submit).tolist()
     loop.play(submit, math.inf if until is None else float(until), progress or silent)
     refused[sorted(loop.played.withdrawn)] = REFUSALS.index(EVICTED_WITHOUT_END)
@@ -64,7 +64,8 @@ def _refused(site: NodeSite, workloads: list[KueueWorkload], queues: list[str | 
             found[k] = REFUSALS.index(NO_QUEUE)
             continue
         if (one.shape, queue) not in known:
-            fits = FlavorAssigner(empty, one, 0.0).assign().mode == Mode.FIT
+            least = [each.count if each.min_count is None else each.min_count for each in one.pod_sets]
+            fits = FlavorAssigner(empty, one, 0.0).assign(least).mode == Mode.FIT
             known[one.shape, queue] = 0 if fits else REFUSALS.index(ABOVE_CLUSTER_QUEUE)
         found[k] = known[one.shape, queue]
     return found
@@ -75,11 +76,7 @@ def _refused(site: NodeSite, workloads: list[KueueWorkload], queues: list[str | 
 
 def _played(world: World, loop: PodLoop, refused: Ints, until: float | None) -> Played:
     count, stop = len(world.submit), math.inf if until is None else float(until)
-    runs = [
-        each
-        for each in loop.history
-        if each.run.begin <= stop and len(each.nodes) == world.instances[each.run.workload]
-    ]
+    runs = [each for each in loop.history if each.run.begin <= stop and len(each.nodes) == each.run.count]
     runs.sort(key=lambda each: (each.run.workload, each.run.begin))
     held, bits = _held(world, loop, runs)
     start, end = (_numbers(times, stop) for times in (loop.played.start, loop.played.end))
@@ -87,6 +84,8 @@ def _played(world: World, loop: PodLoop, refused: Ints, until: float | None) -> 
     for number, each in enumerate(runs):
         k, run = each.run.workload, each.run
         mine, own = slice(held[number], held[number + 1]), slice(world.first[k], world.first[k + 1])
+        where[own], got[own] = -1, 0  # an earlier run may have had more pods
+        own = slice(world.first[k], world.first[k] + run.count)
         where[own], got[own] = each.nodes, bits[mine]
         if run.preempted and run.end <= stop and run.end != loop.played.end[k]:
             lost[k] += run.end - run.begin
@@ -95,10 +94,11 @@ def _played(world: World, loop: PodLoop, refused: Ints, until: float | None) -> 
     if not (status[refused == 0] == DONE).all():
         stopped = float(until) if until is not None else max((each.run.end for each in runs), default=0.0)
     preemptions = np.array(loop.played.evictions, np.int64)
+    part = any(each.run.count < world.instances[each.run.workload] for each in runs)
     return Played(
         start=start, end=end, status=status, where=where, got=got, preemptions=preemptions,
         failures=np.zeros(count, np.int64), lost=lost, until=stopped, refused=refused if refused.any() else None,
-        segments=_segments(world, runs, held, bits, stopped) if preemptions.any() else None,
+        segments=_segments(world, runs, held, bits, stopped) if part or preemptions.any() else None,
         admitted=_admitted(loop, count),
     )  # fmt: skip
 

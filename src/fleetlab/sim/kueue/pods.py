@@ -14,6 +14,7 @@ from fleetlab.sim.kubernetes.state import Cache
 from fleetlab.sim.kueue.loop import Loop, WorkloadRun
 from fleetlab.sim.kueue.site_topology import NodeSite
 from fleetlab.sim.kueue.submissions import FLAVOR
+from fleetlab.sim.layout import TICK
 from fleetlab.sim.world import World
 
 Labels = tuple[Requirement, ...]
@@ -31,12 +32,15 @@ class BoundPods:
 class PodLoop(Loop):
     """A simulation in which pods need nodes; those that find none are tried again when others leave theirs."""
 
-    def __init__(self, site: NodeSite, workloads: list[KueueWorkload], world: World, seed: int) -> None:
+    def __init__(
+        self, site: NodeSite, workloads: list[KueueWorkload], world: World, graces: list[float], seed: int
+    ) -> None:
         super().__init__(site, workloads, world.runtime.tolist(), seed)
         self.profile = site.kueue.pods
         self.cache = Cache(_labelled(site))
         self.pods = pods_of(world)
-        self.instances = world.instances.tolist()
+        self.latency = world.latency.tolist()
+        self.graces = graces  # of each job: how long its pods take to leave
         self.bound: dict[int, BoundPods] = {}
         self.history: list[BoundPods] = []  # all of them, in the order in which they were admitted
         self._without_nodes: list[int] = []
@@ -48,6 +52,14 @@ class PodLoop(Loop):
         self.bound[k] = BoundPods(self.holding[k][1])
         self.history.append(self.bound[k])
         self._bind(k)
+
+    def seconds(self, k: int, stretch: float) -> float:
+        """How long a job runs: to start takes as long with fewer pods."""
+        return float(self.latency[k] + round((self.run[k] - self.latency[k]) * stretch / TICK) * TICK)
+
+    def grace(self, k: int) -> float:
+        """How long the pods of a job take to leave."""
+        return self.graces[k]
 
     def left(self, k: int) -> None:
         """Take the pods off their nodes."""
@@ -72,7 +84,7 @@ class PodLoop(Loop):
     def _bind(self, k: int) -> None:
         mine = self.bound[k]
         places = self._places(k)
-        while len(mine.nodes) < self.instances[k]:
+        while len(mine.nodes) < mine.run.count:
             pod = replace(self._pod(k, places[len(mine.nodes)]), name=f"{k}/{len(mine.nodes)}")
             best = decide(self.cache, pod, self.profile).best
             if not len(best):
@@ -91,7 +103,7 @@ class PodLoop(Loop):
             levels = self.state.forests.by_flavor[seats.flavor].topology.levels
             domain = tuple(Requirement(key, "In", (at,)) for key, at in zip(levels, seats.domain, strict=True))
             found += [domain] * seats.count
-        return found or [()] * self.instances[k]
+        return found or [()] * self.holding[k][1].count
 
     def _pod(self, k: int, domain: Labels) -> SchedulingPod:
         """The pod of a job, which goes to nodes of the flavors it was given, and of its domain."""

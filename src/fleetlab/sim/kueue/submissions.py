@@ -9,6 +9,7 @@ that name. Where there is a single ClusterQueue, a job that names nothing known 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from fleetlab.core import Cluster
 from fleetlab.core.kubernetes import CPU, MEMORY, Requirement, Selector
 from fleetlab.core.kueue import ClusterQueue, Kueue, LocalQueue
 from fleetlab.core.kueue_workload import KueueWorkload, PodSet
+from fleetlab.sim.kubernetes.specs import Specs
 from fleetlab.sim.kubernetes.state import Bools
 from fleetlab.sim.world import World
 
@@ -102,6 +104,16 @@ def workloads_of(world: World, site: Kueue, nodes: dict[str, Bools], queues: lis
         if key not in sets:
             sets[key] = _pod_set(world, queue, nodes, key[0], key[1])
         made.append(KueueWorkload(str(k), queue.name, (sets[key],), int(world.priority[k])))
+    return made
+
+
+def with_least(workloads: list[KueueWorkload], world: World, specs: Specs) -> list[KueueWorkload]:
+    """Return workloads with the least number of pods that will do, where the trace tells it."""
+    made = list(workloads)
+    for k, job in enumerate(world.frame["job"].to_list() if specs.parallelism else ()):
+        if (given := specs.parallelism.get(job)) is not None and given.count == world.instances[k]:
+            sets = [replace(one, min_count=given.least, completions=given.completions) for one in made[k].pod_sets]
+            made[k] = replace(made[k], pod_sets=tuple(sets))
     return made
 
 

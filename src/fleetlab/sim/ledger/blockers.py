@@ -64,7 +64,7 @@ def blockers(world: World, played: Played, row: int, segments: WaitSegments) -> 
 
 def _amounts(world: World, runs: Segments, usable: Ints) -> Ints:
     """Return what each run holds on nodes that count: [runs, resources]."""
-    count = world.instances[runs.job]
+    count = runs.instances(world.instances)
     first = runs.first[: len(runs.job)]
     owner = np.repeat(np.arange(len(count)), count)
     place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)

@@ -37,7 +37,7 @@ def slices(world: World, played: Played, runs: Segments) -> Slices:
     begin, end = np.maximum(runs.begin, 0.0), np.minimum(runs.end, played.stopped)
     inside = (end > begin) | ((runs.begin == runs.end) & (runs.begin >= 0))
     kept = np.flatnonzero(inside)
-    count = world.instances[runs.job[kept]]
+    count = runs.instances(world.instances)[kept]
     run = np.repeat(kept, count)
     instance = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count) + runs.first[run]
     run, track = _tracks(world, run, runs.where[instance], runs.got[instance])
@@ -81,9 +81,10 @@ def _broken(world: World, played: Played, runs: Segments, rows: Ints) -> Ints:
     up = played.up
     lost = set() if up is None else set(zip(up.node.tolist(), up.end.tolist(), strict=True))
     out = np.full(len(rows), NODE_DOWN)
+    count = runs.instances(world.instances)
     for k, row in enumerate(rows.tolist()):
         job, first = int(runs.job[row]), int(runs.first[row])
-        nodes = runs.where[first : first + int(world.instances[job])].tolist()
+        nodes = runs.where[first : first + int(count[row])].tolist()
         if played.preemptions[job] and not any((node, float(runs.end[row])) in lost for node in nodes):
             out[k] = PREEMPTED
     return out

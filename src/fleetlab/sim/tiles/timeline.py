@@ -248,7 +248,7 @@ def _in_any_order(world: World, runs: Segments) -> RunTable:
     job, none = runs.job, np.zeros(0, dtype=np.int64)
     rows = table(
         len(job), PLAYED_RUN, job=job, shape_id=world.shape[job], begin=runs.begin, end=runs.end,
-        first=runs.first[: len(job)], instances=world.instances[job],
+        first=runs.first[: len(job)], instances=runs.instances(world.instances),
     )  # fmt: skip
     return RunTable(rows, none, none, runs.where, runs.got, world.shapes)
 

@@ -155,8 +155,8 @@ def reclaim(session: Session) -> None:
 
 
 def _reclaim_for(session: Session, task: Task) -> bool:
-    board = session.board
-    for node in np.flatnonzero(board.allowed(task) & board.fits_without(task, task.job.group.queue, others=True)):
+    board, givers = session.board, session.givers(task.job.group.queue)
+    for node in np.flatnonzero(board.allowed(task) & board.fits_without(task, givers)):
         those = [one for one in board.on(int(node)) if _may_be_reclaimed(session, one, task)]
         if those and _make_room(session, task, int(node), session.evictable("reclaimable", task, those)):
             return True
@@ -203,7 +203,7 @@ def preempt(session: Session) -> None:
             mark = session.board.mark()
             for task in sorted_tasks(session, job.pending):
                 if session.is_starving(job):
-                    _preempt_for(session, task, partial(_is_rival, job), board.fits_without(task, job.group.queue))
+                    _preempt_for(session, task, partial(_is_rival, job), board.fits_without(task, [name]))
             if not _settle(session, job, mark) or session.is_starving(job):
                 hopeless.add(job)
         for job in waiting[name]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from fleetlab.core.kubernetes import SchedulingNode
 from fleetlab.core.pod_groups import Amounts, PodGroup
 from fleetlab.core.volcano import Volcano
 from fleetlab.sim.gangs.board import Board
-from fleetlab.sim.gangs.loop import Loop, Placed, Timing
+from fleetlab.sim.gangs.loop import Loop, Timing
 from fleetlab.sim.gangs.tasks import Job
 from fleetlab.sim.volcano.actions import cycle
 from fleetlab.sim.volcano.orders import duration
@@ -21,33 +20,19 @@ from fleetlab.sim.volcano.queues import queue_states
 from fleetlab.sim.volcano.session import Session
 
 
-@dataclass(frozen=True)
-class Site:
-    """A cluster and its Volcano; it decides every second, as --schedule-period has it by default."""
-
-    nodes: Sequence[SchedulingNode]
-    volcano: Volcano
-    timing: Timing = field(default_factory=Timing)
-
-
-def play(site: Site, groups: Sequence[PodGroup], submit: Sequence[float], run: Sequence[float], seed: int) -> Placed:
-    """Simulate pod groups with given submission and run times."""
-    return loop_of(site, seed).play(groups, submit, run)
-
-
-def loop_of(site: Site, seed: int) -> Loop:
-    """A simulation that has not begun."""
+def loop_of(nodes: Sequence[SchedulingNode], site: Volcano, seed: int, timing: Timing | None = None) -> Loop:
+    """A simulation that has not begun; it decides every second, as --schedule-period has it by default."""
     draw = np.random.default_rng(seed)
 
     def decide(board: Board, now: float) -> None:
-        cycle(Session(site.volcano, board, now, draw))
+        cycle(Session(site, board, now, draw))
 
     def wake(board: Board, now: float) -> float:
         """When the next group has waited as long as sla lets it."""
-        due = [_due(site.volcano, job) for job in board.jobs if not job.admitted]
+        due = [_due(site, job) for job in board.jobs if not job.admitted]
         return min((at for at in due if at > now), default=math.inf)
 
-    return Loop(site.nodes, site.timing, decide, wake if site.volcano.plugin("sla") else None)
+    return Loop(nodes, timing or Timing(), decide, wake if site.plugin("sla") else None)
 
 
 class Never:

@@ -197,6 +197,17 @@ class Session:
                 return agreed
         return []
 
+    def givers(self, queue: str) -> list[str]:
+        """Other queues that one may reclaim from; where all tiers ask proportion, those over what they deserve."""
+        rules = victims.RULES["reclaimable"]
+        tiers = [[p.name for p in tier if p.takes_part("reclaimable") and p.name in rules] for tier in self.site.tiers]
+        by_share = all("proportion" in tier for tier in tiers if tier)
+        return [
+            name
+            for name, state in self.queues.items()
+            if name != queue and state.queue.reclaimable and not (by_share and within(state.allocated, state.deserved))
+        ]
+
     def best_node(self, task: Task, nodes: Ints) -> int:
         """The node with the highest score; of several one is drawn."""
         if len(nodes) == 1:

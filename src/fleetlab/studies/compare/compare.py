@@ -18,6 +18,7 @@ from fleetlab.core.policy import RULES, title
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import EVENT, SITE, shorthand
+from fleetlab.sim.load import reads_estimates
 from fleetlab.studies.compare.configurations import compare_conf
 from fleetlab.studies.compare.runs import Comparison, Runs, difference_of, figures_of, refused_by_reason
 from fleetlab.studies.sentences import change_of_mean
@@ -235,7 +236,9 @@ def _findings(rows: pl.DataFrame, scenarios: Mapping[str, Scenario], jobs: int) 
 def _title(name: str, scenarios: Mapping[str, Scenario]) -> str:
     """Return the name of a policy, and whether it knows true runtimes, which no scheduler does."""
     policy = scenarios[name].policy
-    needs = (policy.order in ORDERS and ORDERS[policy.order].needs_estimate) or BACKFILLS[policy.backfill].reserves
+    known = isinstance(policy.order, str) and policy.order in ORDERS
+    ranks = ORDERS[policy.order].needs_estimate if known else reads_estimates(policy.order)
+    needs = ranks or BACKFILLS[policy.backfill].reserves
     oracle = isinstance(policy.estimate, str) and policy.estimate == "oracle"
     return f"{name} (true runtimes known in advance)" if needs and oracle else name
 

@@ -22,6 +22,7 @@ from fleetlab.studies.diagnose.effects import LOWER, actions, effects, waterfall
 from fleetlab.studies.diagnose.findings import findings
 from fleetlab.studies.diagnose.open_problems import cpu_by_gpu_type, open_problems
 from fleetlab.studies.diagnose.runs import Outcome, simulate_changes
+from fleetlab.studies.explain.search import names_of
 from fleetlab.studies.requests import unmet_requests
 
 
@@ -165,12 +166,20 @@ def _waiting(
     if scenario.load == 1:
         by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
         frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload)}
-    frames["longest waits"] = ledger.longest_waits(waits)[0]
+    frames["longest waits"] = _named(ledger.longest_waits(waits)[0], scenario)
     if waits["limit"].sum() > 0:
         frames["at limits"] = ledger.at_limits(waits, workload.frame[waits["job"].to_numpy()])
     if scenario.policy.backfill == "none":
-        frames["blocking jobs"] = ledger.blocking_jobs(waits)
+        frames["blocking jobs"] = _named(ledger.blocking_jobs(waits), scenario)
     return frames
+
+
+def _named(jobs: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
+    """Return jobs with the log's own ids, which `explain` takes, where the trace has them."""
+    names = names_of(scenario)
+    if names.is_empty():
+        return jobs
+    return jobs.join(names, on="job", how="left", maintain_order="left").select("job", "name", *jobs.columns[1:])
 
 
 def _main_reason(reasons: pl.DataFrame) -> Estimate:

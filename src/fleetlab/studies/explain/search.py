@@ -29,19 +29,26 @@ def find_jobs(scenario: Scenario, words: str, names: pl.DataFrame) -> list[int]:
     column, equals, value = text.partition("=")
     if equals and column.strip() in WHO:
         return _by_column(frame, column.strip(), value.strip())
-    if found := names.filter(pl.col("name") == text)["job"].to_list():
+    if found := _by_name(names, text):
         return found
     digits = text.removeprefix(NUMBER)
     if digits.isascii() and digits.isdigit() and int(digits) < frame.height:
         return [int(digits)]
-    parts = names.filter(pl.col("name").str.starts_with(f"{text}_") | pl.col("name").str.starts_with(f"{text}+"))
-    if text and parts.height:  # tasks of an array, parts of a heterogeneous job
-        return parts["job"].to_list()
     for name in WHO:
         if found := frame.filter(pl.col(name).cast(pl.String) == text)["job"].to_list():
             return found
     msg = f"no job is called that: `{clip(text)}`"
     raise WorkloadError(msg, hint=_hint(frame, names, text))
+
+
+def _by_name(names: pl.DataFrame, text: str) -> list[int]:
+    """Return the jobs with that id: as the log has it, without its cluster or namespace, or of an array or parts."""
+    name, inner = pl.col("name"), pl.col("name").str.split("/").list.last()
+    parts = [whole.str.starts_with(f"{text}{mark}") for whole in (name, inner) for mark in "_+"]
+    for meant in (name == text, inner == text, pl.any_horizontal(parts)):
+        if text and (found := names.filter(meant)["job"].to_list()):
+            return found
+    return []
 
 
 def _by_column(frame: pl.DataFrame, column: str, value: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,7 +21,8 @@ SAME = (*TEXTS, *ASKS, "gpu_types")  # what the pods of a gang have in common
 JOB: dict[str, pl.DataType] = {
     **dict.fromkeys(("name", "status", *TEXTS), pl.String()),
     **dict.fromkeys(("at", "parent", "instances", *ASKS), pl.Int64()),
-    **dict.fromkeys(("submit", "start", "end"), pl.Float64()),
+    **dict.fromkeys(("least", "completions"), pl.Int64()),
+    **dict.fromkeys(("submit", "start", "end", "stretch"), pl.Float64()),
     "gpu_types": pl.List(pl.String()),
     "unsized": pl.Boolean(),
 }
@@ -44,7 +46,8 @@ def gangs_of(rows: Iterable[Row]) -> list[list[Row]]:
     gangs: dict[object, list[Row]] = {}
     for k, row in enumerate(every):
         same = (row["gang"], tries[k], *(row[name] for name in SAME)) if row["gang"] else k
-        gangs.setdefault(same, []).append(row)
+        # Pods that take the place of others are a part of their job, whatever it asks for.
+        gangs.setdefault(same, []).append(row | {"parallel": None} if tries[k] else row)
     return list(gangs.values())
 
 
@@ -67,18 +70,24 @@ def jobs_of(gangs: list[list[Row]]) -> pl.DataFrame:
         _job(gang) | {"at": k, "parent": parents.setdefault(gang[0]["parent"], len(parents))}
         for k, gang in enumerate(gangs)
     ]
-    return pl.DataFrame(rows, schema=JOB).with_columns(runtime=pl.col("end") - pl.col("start"))
+    return pl.DataFrame(rows, schema=JOB).with_columns(runtime=(pl.col("end") - pl.col("start")) / pl.col("stretch"))
 
 
 def _job(gang: list[Row]) -> Row:
-    """A gang has started when its last pod has, and ends with its last one."""
-    first = gang[0]
+    """A gang has started when the last pod that it runs at once has, and ends with its last one."""
+    first, told = gang[0], gang[0]["parallel"]
+    at_once = gang if told is None else sorted(gang, key=_start)[: told.admitted]
     states = {row["status"] for row in gang}
     status = next(s for s in ("running", "waiting", "failed", "cancelled", "completed") if s in states)
-    starts, ends = ([row[name] for row in gang] for name in ("start", "end"))
+    starts, ends = [row["start"] for row in at_once], [row["end"] for row in gang]
+    if status == "waiting" and len(at_once) < len(gang) and None not in starts:
+        status = "running"  # it waits for pods that take the place of others
     return {name: first[name] for name in SAME} | {
         "name": first["gang"] if len(gang) > 1 else first["name"],
-        "instances": len(gang),
+        "instances": len(gang) if told is None else told.instances(len(gang)),
+        "least": None if told is None else told.asked.least,
+        "completions": None if told is None else told.asked.completions,
+        "stretch": 1.0 if told is None else told.stretch,
         "status": status,
         "submit": min(row["submit"] for row in gang),
         "start": max(starts) if None not in starts and status != "waiting" else None,
@@ -86,6 +95,10 @@ def _job(gang: list[Row]) -> Row:
         "gpu_types": list(first["gpu_types"]),
         "unsized": any(row["unsized"] for row in gang),
     }
+
+
+def _start(row: Row) -> float:
+    return math.inf if row["start"] is None else float(row["start"])
 
 
 def placements_of(gangs: list[list[Row]], jobs: pl.DataFrame, zero: float) -> pl.LazyFrame | None:

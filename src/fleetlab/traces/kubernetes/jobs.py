@@ -21,8 +21,8 @@ class JobTimes:
 
     jobs: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def store(self, item: Object) -> None:
-        """Take a Job; Malformed says what is wrong with it."""
+    def store(self, item: Object) -> str:
+        """Take a Job, and return its uid; Malformed says what is wrong with it."""
         about, spec = members(item.get("metadata"), "metadata"), members(item.get("spec"), "spec")
         uid = words(about.get("uid"), "metadata.uid")
         since = moment(about.get("creationTimestamp"), "metadata.creationTimestamp")
@@ -31,6 +31,7 @@ class JobTimes:
             raise MalformedObject(msg)
         at_once = 1 if spec.get("parallelism") is None else whole(spec["parallelism"], "spec.parallelism")
         self.jobs[uid] = (max(since, _resumed(item)), at_once)
+        return uid
 
     def with_submissions(self, pods: Iterable[Pod]) -> dict[str, Pod]:
         """Return pods by their uid, submitted when their Job wanted them."""

@@ -17,6 +17,8 @@ SILENT = (
     "DefaultBinder", "DynamicResources",
 )  # fmt: skip
 KNOWN = (*LATER_SCORES, *SILENT)
+# Plugins of v1beta1, and what they are since.
+STRATEGIES = {"NodeResourcesLeastAllocated": LEAST, "NodeResourcesMostAllocated": MOST, RATIO: RATIO}
 
 
 def later_weights(plugins: Object, defaults: Mapping[str, int]) -> Mapping[str, int]:
@@ -39,6 +41,10 @@ def _set(plugins: Object, point: str) -> tuple[dict[str, int], list[str]]:
     for one in elements(given.get("enabled"), "enabled"):
         plugin = members(one, "enabled")
         name = words(plugin.get("name"), "name")
+        if name in STRATEGIES:
+            now = f"`scoringStrategy.type: {STRATEGIES[name]}` in the arguments of NodeResourcesFit"
+            msg = f"{name} is no plugin since v1beta2: it is {now}"
+            raise MalformedObject(msg)
         lookup("plugin of kube-scheduler", name, KNOWN, error=TraceError)
         enabled[name] = whole(plugin.get("weight"), "weight") or 1
     return enabled, off

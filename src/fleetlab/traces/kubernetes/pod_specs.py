@@ -12,7 +12,7 @@ from dataclasses import replace
 import polars as pl
 
 from fleetlab.core.admission import CreatedPod
-from fleetlab.core.kubernetes import DisruptionBudget, SchedulingNode, SchedulingPod, Selector
+from fleetlab.core.kubernetes import CONTROLLER, DisruptionBudget, SchedulingNode, SchedulingPod, Selector
 from fleetlab.core.pod_specs import NODES, PODS, SPECS
 from fleetlab.traces.kubernetes.gangs import Row
 from fleetlab.traces.kubernetes.nodes import passes
@@ -38,7 +38,7 @@ def spec_series(
     budgets: Iterable[DisruptionBudget],
 ) -> dict[str, pl.LazyFrame]:
     """Return the series; `jobs` says which number each gang has got."""
-    keys = {one.key for selector in _selectors(specs.values(), budgets) for one in selector.labels}
+    keys = {CONTROLLER, *(one.key for selector in _selectors(specs.values(), budgets) for one in selector.labels)}
     numbers: dict[tuple[str, str], int] = {}
     rows = [(at, _number(specs[gang[0]["key"]], keys, numbers)) for at, gang in enumerate(gangs)]
     frame = pl.DataFrame(rows, schema={"at": pl.Int64, "spec": pl.Int64}, orient="row")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +19,7 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
 from fleetlab.core.kubernetes import KubeScheduler, SchedulingNode
+from fleetlab.core.pod_specs import PARALLELISM
 from fleetlab.core.schedulers import Scheduler
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
@@ -32,12 +33,13 @@ from fleetlab.traces.kubernetes.kueue_inventory import LISTED, KueueInventory
 from fleetlab.traces.kubernetes.kueue_inventory import TABLE as KUEUE_OBJECTS
 from fleetlab.traces.kubernetes.nodes import Fleet, Node, kubelet_version, node_of
 from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, Object, items, members
+from fleetlab.traces.kubernetes.parallelism import Parallelisms
 from fleetlab.traces.kubernetes.pod_specs import Spec, node_spec, spec_series
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.priorities import Priorities
 from fleetlab.traces.kubernetes.requests import unknown_resources
 from fleetlab.traces.kubernetes.scheduler_config import is_scheduler, scheduler_in
-from fleetlab.traces.kubernetes.scheduling import scheduling_pod
+from fleetlab.traces.kubernetes.scheduling import scheduling_pod, unread_namespaces
 from fleetlab.traces.kubernetes.selectors import features_of
 from fleetlab.traces.kubernetes.site_rules import READERS as RULES
 from fleetlab.traces.kubernetes.site_rules import TABLE as RULES_TABLE
@@ -65,7 +67,10 @@ class Inventory:
     rules: SiteRules = field(default_factory=SiteRules)
     jobs: JobTimes = field(default_factory=JobTimes)
     kueue: KueueInventory = field(default_factory=KueueInventory)
+    parallelism: Parallelisms = field(default_factory=Parallelisms)
     queues: dict[str, Object] = field(default_factory=dict)  # of Volcano or KAI
+    listed: dict[tuple[str, str], tuple[object, str, int]] = field(default_factory=dict)  # Jobs, queues and pod groups
+    unread: set[str] = field(default_factory=set)  # pods that choose namespaces of other pods by labels
     version: tuple[int, int] = (0, 0)  # of the latest kubelet
     groups: set[str] = field(default_factory=set)  # names of their pod groups: pods say which they are of
 
@@ -94,10 +99,11 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     jobs, zero = relative_to_first(jobs_of(gangs))
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"kubernetes:{path.name}"
-    frame = jobs.drop("name", "at", "job", "unsized")
+    frame = jobs.drop("name", "at", "job", "unsized", "least", "completions", "stretch")
     unsized = jobs.filter("unsized").select("job")
+    parts = jobs.filter(pl.col("least").is_not_null()).select("job", "least", "completions", count="instances")
     workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
-    intake.keep("pods", workload.instances)
+    intake.keep("pods", len(rows))
     kueue, left_out = lists.kueue.site(lists.scheduler if isinstance(lists.scheduler, KubeScheduler) else None)
     site, ruled = lists.rules.site(
         kueue or lists.scheduler, [pod for pod, _ in lists.specs.values()], later=lists.version >= (1, 23)
@@ -117,13 +123,14 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
         scheduler=site,
         placements=placements_of(gangs, jobs, zero),
         names=jobs.select("job", "name").lazy(),
-        series=specs | ({"unsized": unsized.lazy()} if unsized.height else {}),
+        series=specs | {name: of.lazy() for name, of in (("unsized", unsized), (PARALLELISM, parts)) if of.height},
         notes=(
             *_notes(rows, lists, cluster),
             *unknown_classes,
             *left_out,
             *ruled,
             *lists.kueue.without_pods(rows),
+            *lists.parallelism.notes(int((jobs["stretch"] > 1).sum())),
             *others,
         ),
     )
@@ -228,6 +235,8 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         pod = pod_of(members(item, "pod"))
         _again(lists.pods.get(pod.key), "pods", pod.name, intake)
         lists.specs[pod.key] = scheduling_pod(members(item, "pod")), created_pod(members(item, "pod"))
+        if unread_namespaces(members(item, "pod")):
+            lists.unread.add(pod.key)
         lists.pods.pop(pod.key, None)
         lists.pods[pod.key] = (pod, file, line)
     elif kind == "Node":
@@ -237,18 +246,29 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         lists.nodes[node.name] = (node, file, line)
         lists.version = max(lists.version, kubelet_version(members(item, "node")))
     elif kind == "Job":
-        lists.jobs.store(members(item, "job"))
+        lists.parallelism.store_job(members(item, "job"))
+        _listed((JOBS, lists.jobs.store(members(item, "job"))), item, lists, (file, line), intake)
     elif kind in RULES:
         _again(lists.rules.store(members(item, "object"), _name(item), file, line), RULES_TABLE, _name(item), intake)
     elif kind in LISTED:
+        if kind == "Workload":
+            lists.parallelism.store_workload(members(item, "object"))
         _again(lists.kueue.store(members(item, "object"), file, line), KUEUE_OBJECTS, _name(item), intake)
     elif kind == "Queue":
         lists.queues[_name(item)] = members(item, "queue")
+        _listed(("queues", _name(item)), item, lists, (file, line), intake)
     elif kind == "PodGroup":
         lists.groups.add(_name(item))
+        _listed(("pod groups", _name(item)), item, lists, (file, line), intake)
     else:
         msg = f"neither a pod nor a node: {kind[:80]}"
         raise MalformedObject(msg)
+
+
+def _listed(key: tuple[str, str], item: object, lists: Inventory, at: tuple[str, int], intake: Intake) -> None:
+    """Note an object of a table, by its uid or name, and where it was last."""
+    _again(lists.listed.get(key), key[0], _name(item), intake)
+    lists.listed[key] = (None, *at)
 
 
 def _queues(lists: Inventory, intake: Intake) -> None:
@@ -301,7 +321,10 @@ def _rows(lists: Inventory, intake: Intake) -> list[Row]:
     wanted = jobs.with_submissions(pod for pod, _, _ in lists.pods.values())
     for pod, file, line in lists.pods.values():
         try:
-            rows.append(row_of(lists.kueue.with_queue(wanted[pod.key]), fleet) | {"key": pod.key})
+            told = lists.parallelism.of(pod.owner)
+            own = lists.kueue.with_queue(wanted[pod.key])
+            own = own if told is None else replace(own, gang=own.gang or own.owner)  # Kueue admits its pods together
+            rows.append(row_of(own, fleet) | {"key": pod.key, "parallel": told})
         except MalformedObject as e:
             intake.reject("pods", file, [(line, _of(pod.name, str(e)))])
     return rows
@@ -320,6 +343,9 @@ def _notes(rows: list[Row], lists: Inventory, cluster: Cluster | None) -> tuple[
         "the list is a snapshot: pods deleted before it was taken are missing": True,
         f"{claims:,} pods request devices by ResourceClaim, which is not in the list: not counted": claims,
         f"{pinned:,} pods select a node by its name, or by comparing numbers: read without that": pinned,
+        f"{len(lists.unread):,} pods choose namespaces of others by labels that are not read: only their own counts": (
+            lists.unread
+        ),
         f"{rounded:,} pods request fractions of more than one GPU: counted as whole GPUs, rounded up": rounded,
         f"{unsized:,} pods request fractional GPUs of unknown size: counted as whole GPUs; {size}": unsized,
         f"{out:,} nodes were cordoned or not ready when the list was made: counted as available": out,

@@ -14,6 +14,7 @@ from pathlib import Path
 from fleetlab.core import TraceError
 from fleetlab.core.kubernetes import FIRST, LATER, LATER_SCORES, SCORES, KubeScheduler, Shape
 from fleetlab.core.names import lookup
+from fleetlab.traces.kubernetes.default_spread import default_spread
 from fleetlab.traces.kubernetes.documents import documents, title_of
 from fleetlab.traces.kubernetes.later_config import fit_arguments, later_weights
 from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, whole, words
@@ -92,6 +93,7 @@ def scheduler_of(config: Object, name: str | None = None) -> KubeScheduler:
     arguments, plugins = dict(_arguments(profile, release)), members(profile.get("plugins"), "plugins")
     added = members(arguments.get("NodeAffinity", {}).get("addedAffinity"), "addedAffinity")
     key = "percentageOfNodesToScore"
+    own_spread = default_spread(arguments.get("PodTopologySpread", {}))
     shared = KubeScheduler(
         weights=_weights(plugins, defaults) if release == FIRST else later_weights(plugins, defaults),
         resources={plugin: found for plugin, given in arguments.items() if (found := resources(given))},
@@ -104,6 +106,8 @@ def scheduler_of(config: Object, name: str | None = None) -> KubeScheduler:
         release=release,
         added_required=tuple(node_requirements(added)),
         added_preferred=tuple(node_preferences(added)),
+        system_spread=own_spread is None,
+        default_spread=own_spread or (),
     )
     return shared if release == FIRST else fit_arguments(shared, arguments.get("NodeResourcesFit", {}))
 

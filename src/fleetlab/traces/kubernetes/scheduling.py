@@ -8,8 +8,10 @@ from math import ceil
 
 from fleetlab.core.kubernetes import (
     ASSUMED,
+    CONTROLLER,
     CPU,
     GRACE,
+    NAMESPACE_NAME,
     DisruptionBudget,
     PodTerm,
     Requirement,
@@ -27,6 +29,7 @@ from fleetlab.traces.kubernetes.selectors import choices_of, tolerations_of
 Amounts = dict[str, int]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 AMOUNTS = ("minAvailable", "maxUnavailable")  # of a PodDisruptionBudget
+CONTROLLERS = ("ReplicaSet", "ReplicationController", "StatefulSet")
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -45,7 +48,7 @@ def scheduling_pod(item: Object) -> SchedulingPod:
     return SchedulingPod(
         name=f"{namespace}/{words(about.get('name'), 'metadata.name')}",
         namespace=namespace,
-        labels=texts(about.get("labels"), "metadata.labels"),
+        labels=texts(about.get("labels"), "metadata.labels") | _controller(about),
         priority=whole(spec.get("priority"), "spec.priority"),
         requests=_together([_counted(c) for c in containers], [_counted(c) for c in before], extra),
         scored=_together([_scored(c) for c in containers], [_scored(c) for c in before], _only(extra, ASSUMED)),
@@ -63,6 +66,14 @@ def scheduling_pod(item: Object) -> SchedulingPod:
         ),
         grace=_grace(spec),
     )
+
+
+def _controller(about: Object) -> dict[str, str]:
+    """What made a pod, as a label, if that selects its pods."""
+    where = "metadata.ownerReferences"
+    owners = [members(one, where) for one in elements(about.get("ownerReferences"), where)]
+    mine = [one for one in owners if one.get("controller") is True and one.get("kind") in CONTROLLERS]
+    return {CONTROLLER: words(mine[0].get("uid"), f"{where}.uid")} if mine else {}
 
 
 def _grace(spec: Object) -> float:
@@ -93,7 +104,31 @@ def _pod_term(term: Object, where: str, namespace: str) -> PodTerm:
         words(name, f"{where}.namespaces") for name in elements(term.get("namespaces"), f"{where}.namespaces")
     )
     selector = None if term.get("labelSelector") is None else label_selector(term.get("labelSelector"), where)
-    return PodTerm(words(term.get("topologyKey"), f"{where}.topologyKey"), selector, named or (namespace,))
+    chosen = _namespaces(term, where)
+    if chosen is None and not named:
+        named = (namespace,)
+    return PodTerm(words(term.get("topologyKey"), f"{where}.topologyKey"), selector, named, chosen)
+
+
+def _namespaces(term: Object, where: str) -> Selector | None:
+    """Which namespaces are chosen by their labels: all, or by their names; None: by labels that no list of pods has."""
+    if term.get("namespaceSelector") is None:
+        return None
+    chosen = label_selector(term["namespaceSelector"], f"{where}.namespaceSelector")
+    return chosen if all(one.key == NAMESPACE_NAME for one in chosen.labels) else None
+
+
+def unread_namespaces(item: Object) -> bool:
+    """Whether a pod chooses the namespaces of others by labels that are not read: its own then counts."""
+    wishes = members(members(item.get("spec"), "spec").get("affinity"), "spec.affinity")
+    terms: list[Object] = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        where = f"spec.affinity.{kind}"
+        given = members(wishes.get(kind), where)
+        terms += [members(one, where) for one in elements(given.get(REQUIRED), where)]
+        preferred = [members(one, where) for one in elements(given.get(PREFERRED), where)]
+        terms += [members(one.get("podAffinityTerm"), where) for one in preferred]
+    return any(term.get("namespaceSelector") is not None and _namespaces(term, "affinity") is None for term in terms)
 
 
 def _counted(requests: Requests) -> Amounts:
@@ -151,7 +186,19 @@ def _spread(spec: Object, labels: Mapping[str, str]) -> Iterable[SpreadConstrain
             one.get("whenUnsatisfiable") == "DoNotSchedule",
             Selector((*chosen.labels, *same)),
             whole(one.get("minDomains"), f"{where}.minDomains") or 1,
+            _policy(one, "nodeAffinityPolicy", otherwise="Honor"),
+            _policy(one, "nodeTaintsPolicy", otherwise="Ignore"),
         )
+
+
+def _policy(constraint: Object, key: str, *, otherwise: str) -> bool:
+    """Whether a constraint honors what its pod says of nodes."""
+    where = f"spec.topologySpreadConstraints.{key}"
+    said = words(constraint.get(key), where) or otherwise
+    if said not in ("Honor", "Ignore"):
+        msg = f"`{where}` is neither Honor nor Ignore: {said[:80]}"
+        raise MalformedObject(msg)
+    return said == "Honor"
 
 
 def label_selector(value: object, where: str) -> Selector:
