@@ -132,7 +132,7 @@ DIAGNOSE = described(
         "worst hours": ("an hour", "hour begins ({clock}) | jobs | share of waiting | mean wait | main reasons"),
         "longest waits": (
             "a job",
-            "job | user | instances | GPUs per instance | GPU type | submit | runtime | wait | main reasons",
+            "job | name? | user | instances | GPUs per instance | GPU type | submit | runtime | wait | main reasons",
         ),
         "at limits": (
             "a class of service and an account",
@@ -140,7 +140,7 @@ DIAGNOSE = described(
         ),
         "blocking jobs": (
             "a job that blocked a queue, without backfill",
-            "job | user | instances | GPUs per instance | GPU type | submit | blocked | behind",
+            "job | name? | user | instances | GPUs per instance | GPU type | submit | blocked | behind",
         ),
         "open problems": (
             "a problem that papers describe",
@@ -168,7 +168,6 @@ DIAGNOSE = described(
         "main reasons": "the largest wait reasons, with their share",
         "{class}": "the class of jobs, or the hour of the day with its time zone",
         "hour begins ({clock})": "begin of the hour, by the clock of the log, or from its first day on",
-        "longest waits: job": "the log's own id of the job, or its number",
         "longest waits: instances": "instances of the job",
         "blocking jobs: instances": "instances of the job",
         "QOS": "quality of service of the jobs",
