@@ -52,11 +52,11 @@ def state(job, now):
 
 
 def tres(job):
-    return f"cpu=4,mem=8000M,node=1,billing=4,gres/gpu={job['gpus']}"
+    return f"cpu=4,mem={8000 + job['id']}M,node=1,billing=4,gres/gpu={job['gpus']}"
 
 
 def name(job):
-    return f"a|run-{job['id']}"  # every job has another name, and another line of submission
+    return f"a|run-{job['id']}"  # every job has a name of its own, and so a size of memory and a line of submission
 
 
 def squeue(jobs, now, forget=FORGET_S):

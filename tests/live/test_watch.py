@@ -1,5 +1,6 @@
 """Polls of a cluster that fails, forgets and changes; on a clock of the test's own."""
 
+import gc
 import json
 import re
 import socket
@@ -9,6 +10,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import polars as pl
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,6 +22,7 @@ from fleetlab.live.analyze import predict
 from fleetlab.live.commands import SourceError
 from fleetlab.live.metrics import COUNTERS, GAUGES, HISTOGRAM, PREFIX, Metrics
 from fleetlab.live.options import WatchOptions
+from fleetlab.live.present import present_of
 from fleetlab.live.slurm import SlurmSource
 from fleetlab.live.trace import trace_of
 from fleetlab.live.watch import Watcher
@@ -268,6 +271,34 @@ def test_lines_of_submission_are_forgotten_after_their_jobs(tmp_path):
         made.poll(3700.0)
     made.stop()
     assert options_of.cache_info().currsize < 800  # of the last three hours
+
+
+def test_what_python_holds_does_not_grow_with_the_jobs_that_came_and_went(tmp_path):
+    jobs = [job(n, 20 * n, 20 * n + 30, 20 * n + 630) for n in range(1, 3600)]
+    made = Site(jobs, tmp_path / "watched").start()
+    blocks = []
+    for _ in range(60):
+        made.poll(1200.0)  # 60 jobs come
+        gc.collect()
+        blocks.append(sys.getallocatedblocks())
+    made.stop()
+    early, late = min(blocks[18:30]), min(blocks[48:])  # at hours, caches are cleared
+    assert late - early < 600  # 1,800 jobs came meanwhile
+
+
+def test_the_present_is_counted_by_the_engine_of_polars_that_keeps_no_list_of_its_queries(site):
+    engines = []
+
+    class Noticing(SlurmSource):
+        @staticmethod
+        def write_log(rows, nodes, folder):
+            engines.append(pl.Config.state()["POLARS_ENGINE_AFFINITY"])
+            SlurmSource.write_log(rows, nodes, folder)
+
+    for _ in range(2):
+        site.now += 90
+        present_of(Noticing, Noticing(site.ask, lambda: site.now).poll(BEGIN, BEGIN), None)
+    assert engines == ["in-memory", "in-memory"]
 
 
 # -- jobs that end while nobody looks ----------------------------------------------------------------------------------

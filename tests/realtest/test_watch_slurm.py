@@ -159,6 +159,8 @@ def test_a_controller_that_is_down_ends_nothing(lab, environment, tmp_path):
     assert "Traceback" not in process.communicate()[1]
     trace = Trace.load(tmp_path / "watched" / "trace")
     assert "running" in trace.workload.frame["status"].cast(str).to_list()
+    lab.run("scancel", "--user=ann")  # else its step outlives the daemons
+    _until(lambda: not lab.run("squeue", "--noheader"))
 
 
 def _until(ready):

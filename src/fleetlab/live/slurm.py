@@ -20,7 +20,7 @@ from fleetlab.traces.slurm.nodes import LOST, OUT
 from fleetlab.traces.slurm.squeue_json import queue_rows
 from fleetlab.traces.slurm.states import STATUS
 from fleetlab.traces.slurm.submit_line import options_of
-from fleetlab.traces.slurm.tres import gres_of, tres
+from fleetlab.traces.slurm.tres import count, gres_of, mebibytes, tres
 
 OVERLAP_S = 600.0  # s before the last reading that accounting is read again: rows come late
 SWEEP_EVERY_S, SWEEP_S = 3600.0, 3 * 3600.0  # and now and then further back
@@ -111,7 +111,8 @@ class SlurmSource:
         """Read a day of accounting at most: after a week of silence it takes seven polls."""
         sweep = found.at - self._swept > SWEEP_EVERY_S
         if sweep:
-            options_of.cache_clear()  # made for logs: it would keep the lines of 65,536 jobs that are long over
+            for cached in (options_of, count, mebibytes):  # made for logs: each would keep 65,536 texts of jobs
+                cached.cache_clear()
         since = max(begun, min(accounted - OVERLAP_S, found.at - SWEEP_S if sweep else accounted))
         until = min(found.at, since + SLICE_S)
         self._account(found, ["-S", f"uts{max(0, int(since))}", "-E", f"uts{int(until) + 1}", "-s", OVER])

@@ -46,8 +46,8 @@ class Analysis(Result):
         f = self.facts
         modes, mixes = f.compared()
         stp = [
-            Estimate(f"{mode_name(mode)}: geometric mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
-            for mode in modes
+            Estimate(f"{name}: geometric mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
+            for mode, name in ((mode, mode_name(mode)) for mode in modes)
             if mixes
         ]
         lost = overhead(f.alike(BASELINE))

@@ -37,7 +37,7 @@ def quantity(value: object, where: str) -> Fraction:
     return amount
 
 
-@lru_cache(65_536)
+@lru_cache(4096)
 def _parsed(text: str) -> Fraction | None:
     form = _FORM.fullmatch(text.strip())
     if not form:

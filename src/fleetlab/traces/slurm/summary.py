@@ -47,7 +47,7 @@ def notes_of(records: JobRecords, jobs: pl.DataFrame, nodes: NodeInventory | Non
     """Say what was decided on the way, and of how many jobs."""
     frame = records.frame
     apart = frame.filter("array")
-    rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
+    rows, untold = apart.select("file", "line").unique().height, frame["untold"].sum()
     late = jobs.filter(pl.col("eligible") - pl.col("submit") > HOLD_SECONDS).height
     again = jobs.filter(pl.col("name").is_duplicated())
     clusters = frame.filter(pl.col("Cluster") != "")["Cluster"].n_unique()
