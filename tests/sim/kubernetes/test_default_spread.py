@@ -115,11 +115,21 @@ ONE = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway
 )
 def test_what_kube_scheduler_refuses_is_refused(arguments, said):
     with pytest.raises(TraceError, match=said):
-        config(arguments)
+        config({"defaultingType": "List"} | arguments)
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3", "v1"])
+def test_a_list_that_does_not_say_it_is_one_is_refused_since_v1beta2(version):
+    with pytest.raises(TraceError, match="a list needs List"):
+        config({"defaultConstraints": [ONE]}, version)
+
+
+def test_in_v1beta1_constraints_are_a_list_by_themselves():
+    assert len(config({"defaultConstraints": [ONE]}, "v1beta1").default_spread) == 1
 
 
 def test_a_profile_with_default_constraints_survives_plain_values():
-    profile = config({"defaultConstraints": [ONE]})
+    profile = config({"defaultingType": "List", "defaultConstraints": [ONE]})
     assert KubeScheduler.from_values(json.loads(json.dumps(profile.to_values()))) == profile
 
 
