@@ -207,6 +207,20 @@ def test_a_least_count_of_several_sets_of_pods_is_left_out_and_told(read):
     assert "`minCount` is left out of 1 Workloads with several sets of pods" in notes
 
 
+def test_a_gang_leaves_with_the_last_of_its_pods(read, tmp_path):
+    (tmp_path / "queues.yaml").write_text(
+        QUEUES.replace("spec:\n", "spec:\n  preemption: {withinClusterQueue: LowerPriority}\n")
+    )
+    low, high = pods("low", 2, 0, 100), pods("high", 8, 10, 50)
+    for pod, grace in zip(low, (5, 20), strict=True):
+        pod["spec"]["terminationGracePeriodSeconds"] = grace
+    for pod in high:
+        pod["spec"]["priority"] = 5
+    trace = read(*low, workload("low", 2), *high, workload("high", 8))
+    result = simulate(Scenario.of(trace, scheduler=tmp_path / "queues.yaml", warm_up="none"))
+    assert result.jobs["start"].to_list() == [0.0, 30.0]
+
+
 @pytest.mark.parametrize("text", ["few", "-1", "0", "٣", "1" * 12])
 def test_a_least_count_that_is_no_number_rejects_the_job(read, text):
     trace = read(*pods("wide", 8, 0, 60), job("wide", 8, 8, **{LEAST: text}))
