@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fleetlab.reproduce.rules import VERDICTS
+
 PAGES = Path("docs/reproduce")
 STUDIES = ("nsdi22", "fgd-atc23", "dlrm2025", "gpu-sharing")
 COLUMNS = ("item", "what", "published", "ours", "on", "verdict", "why", "source")
 SHORT = ("item", "what", "published", "ours", "verdict")
-VERDICTS = ("reproduced", "fitted", "different", "not possible", "different, unexplained")
 BEGIN, END = "<!-- {}: fleetlab reproduce -->", "<!-- end -->"
 
 

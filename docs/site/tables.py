@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fleetlab.core import catalog
 from fleetlab.core.catalog import columns
-from fleetlab.core.catalog.result_columns import RESULTS
+from fleetlab.core.catalog.tables import FILES, RESULTS, SHARED, Described, without_mark
 from fleetlab.core.words import WORDS
 
 NOUNS = {"policy": "Policy", "scenario": "Scenario", "data": "Data"}
@@ -23,7 +23,6 @@ COLUMNS = {
     "Rejects": ("`Trace.rejects`: rows of the log that could not be kept.", columns.REJECTS),
     "Counts": ("`Trace.counts`: every row is kept or rejected.", columns.COUNTS),
     "Schedule": ("`SimResult.jobs`, `SimResult.schedule()`, `simulate --out`: one row per job.", columns.SCHEDULE),
-    "Results": ("Tables of `simulate`, `compare`, `diagnose`, `explain`, `capacity`, `eta` and `pack`.", RESULTS),
 }
 
 
@@ -33,6 +32,7 @@ def pages() -> dict[str, str]:
         "reference/words.md": words_page(),
         "reference/names.md": names_page(),
         "reference/columns.md": columns_page(),
+        "reference/tables.md": tables_page(),
     }
 
 
@@ -65,13 +65,54 @@ def columns_page() -> str:
     """Return what each column means, table by table."""
     parts = [
         "# Columns",
-        "Times are seconds, amounts whole numbers. Files of a trace are in [file formats](formats.md). In tables of "
-        "results, `X low` and `X high` are the 95 % interval of `X`, and `X change` is its difference to the baseline.",
+        "Times are seconds, amounts whole numbers: the columns of traces and schedules. Files of a trace are in [file "
+        "formats](formats.md); what results and other files have is in [tables](tables.md).",
     ]
     for title, (where, entries) in COLUMNS.items():
         rows = [(f"`{c.name}`", c.unit, c.meaning) for c in entries]
         parts += [f"## {title}", where, table(("column", "unit", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def tables_page() -> str:
+    """Return the tables of every result and of files that commands write: what a row is, and what columns mean."""
+    parts = [
+        "# Tables",
+        "## Results",
+        "`Result.tables()`, `to_polars(NAME)` and `--json` have these tables; times are seconds. `X` ± is three "
+        "columns: `X`, and the ends of its 95 % interval, `X low` and `X high` (`X_low` and `X_high` where names have "
+        "no spaces), which are null where there are too few values for one. `X change` is the difference to the "
+        "baseline. A column in parentheses is left out where it does not apply; `{…}` stands for a name that differs.",
+    ]
+    for one in RESULTS:
+        parts += described(one)
+    parts += ["## Files", "Rows of files that commands write beside their results."]
+    for one in FILES:
+        parts += described(one)
+    return "\n\n".join(parts) + "\n"
+
+
+def described(one: Described) -> list[str]:
+    """Return the tables of a result, then its columns, each once."""
+    tables = [(f"`{t.name}`", t.row, ", ".join(map(written, t.parts()))) for t in one.tables]
+    found = {}
+    for t in one.tables:
+        for name in map(without_mark, t.parts()):
+            column = one.column(t.name, name, SHARED)
+            own = f"{t.name}: {name}" in one.columns
+            found[t.name if own else "", name] = (f"`{name}`" + (f" of `{t.name}`" if own else ""), column)
+    rows = [(name, column.unit, column.meaning) for name, column in found.values()]
+    return [
+        f"### {one.name}",
+        table(("table", "a row is", "columns"), tables),
+        table(("column", "unit", "meaning"), rows),
+    ]
+
+
+def written(part: str) -> str:
+    """Return a column of a table as the page has it."""
+    name = f"`{without_mark(part)}`" + (" ±" if "±" in part else "")
+    return f"({name})" if part.endswith("?") else name
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -147,3 +147,11 @@ def test_without_pandas_the_error_says_what_to_install():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.startswith("a table for pandas needs `pandas`, which is not installed | pip install 'fleetlab[pandas]'")
+
+
+def test_long_headings_and_names_wrap_and_numbers_do_not():
+    frame = pl.DataFrame({"policy": ["fifo/greedy, placement worst_fit"], "mean wait change of these jobs": [1.0]})
+    text = result(frames={"policies": frame})._repr_html_()
+    headings, cells = re.findall(r'<th [^>]*style="([^"]*)"', text), re.findall(r'<td style="([^"]*)"', text)
+    assert all("white-space:normal" in style for style in (*headings, cells[0]))
+    assert "white-space:nowrap" in cells[1]

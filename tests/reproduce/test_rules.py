@@ -3,17 +3,23 @@
 import polars as pl
 import pytest
 
+from fleetlab.core import Provenance
 from fleetlab.reproduce.item import LOG, SYNTHETIC, Cell, Found, Item, Value
-from fleetlab.reproduce.rules import DIFFERENT, FITTED, NOT_POSSIBLE, REPRODUCED, RULES, UNEXPLAINED
+from fleetlab.reproduce.result import Material, Reproduction
+from fleetlab.reproduce.rules import DIFFERENT, FITTED, NOT_POSSIBLE, REPRODUCED, RULES, UNDECIDED, UNEXPLAINED
 
 
 def item(published, rule, unit="", **more):
     return Item("table 1", "something", published, "a paper", rule, unit, Cell("t", {"name": "a"}, "x"), **more)
 
 
-def row(one, value, on=LOG, **columns):
+def table(value, on=LOG, *, random=False, **columns):
     frame = pl.DataFrame({"name": ["a", "b"], "x": [value, 0.0]} | {k: [v, 0.0] for k, v in columns.items()})
-    return one.compare({"t": Found(frame, on)})
+    return {"t": Found(frame, on, random)}
+
+
+def row(one, value, on=LOG, *, random=False, **columns):
+    return one.compare(table(value, on, random=random, **columns))
 
 
 @pytest.mark.parametrize(
@@ -44,14 +50,56 @@ def test_a_rule_accepts_what_it_says(published, rule, unit, value, agrees):
     assert item(published, rule, unit).agrees(Value(float(value))) is agrees
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "agrees"),
+    [
+        (9.1, 10.9, True),
+        (9.1, 11.1, None),  # a little of it is outside
+        (10.9, 14.0, None),
+        (11.1, 14.0, False),
+        (5.0, 8.9, False),
+        (0.0, 100.0, None),  # nearly everything
+        (float("nan"), float("nan"), None),  # one run
+    ],
+)
+def test_an_interval_of_random_runs_decides_only_if_all_of_it_is_inside_or_outside(low, high, agrees):
+    assert item("10", "simulated").agrees(Value(10.0, low, high, random=True)) is agrees
+
+
+@pytest.mark.parametrize("shift", [-30.0, -5.0, 0.0, 5.0, 30.0])
+def test_no_interval_as_wide_as_the_tolerance_makes_a_success(shift):
+    wide = Value(10.0 + shift, 10.0 + shift - 1.1, 10.0 + shift + 1.1, random=True)
+    assert item("10", "simulated").agrees(wide) is not True
+
+
+@pytest.mark.parametrize("rule", ["at least", "at most"])
+def test_an_interval_that_reaches_across_a_bound_decides_nothing(rule):
+    assert item("10", rule).agrees(Value(10.0, 9.0, 11.0, random=True)) is None
+
+
 def test_an_interval_counts_where_ours_is_random_and_nowhere_else():
-    inside = Value(12.0, 9.0, 13.0)
-    assert item("10", "simulated").agrees(inside)
-    assert not item("10", "printed").agrees(inside)
+    assert item("10", "simulated").agrees(Value(10.0, 5.0, 15.0)) is True
 
 
-def test_an_interval_that_would_agree_with_anything_does_not_count():
-    assert not item("10", "simulated").agrees(Value(15.0, 5.0, 25.0))
+def test_what_is_not_decided_says_what_would_be_near_enough():
+    found = row(item("1.572", "simulated", why="never said"), 1.7, random=True, **{"x low": 1.6, "x high": 1.8})
+    assert (found["verdict"], found["ours"]) == (UNDECIDED, "1.700 (1.600 to 1.800)")
+    assert found["why"] == "the interval is too wide to tell: 1.415 to 1.729 would be near enough"
+
+
+def test_only_a_decided_difference_fails():
+    undecided, different = (
+        Reproduction.of("a study", Material([item("10", "simulated")], found, "runs"), Provenance("reproduce", "runs"))
+        for found in (table(10.0, random=True, **{"x low": low, "x high": 14.0}) for low in (9.0, 12.0))
+    )
+    assert undecided.passed
+    assert not different.passed
+
+
+def test_a_reader_is_told_how_to_decide():
+    made = Material([item("10", "simulated")], table(10.0, random=True), "runs")
+    quick = Reproduction.of("a study", made, Provenance("reproduce", "runs", {"quick": True}))
+    assert "Run without --quick" in quick.findings[-1]
 
 
 def test_what_agrees_is_reproduced_and_needs_no_reason():
@@ -86,7 +134,8 @@ def test_what_is_not_in_the_data_is_not_possible(missing):
 
 def test_the_interval_of_a_random_result_is_shown():
     assert (
-        row(item("1.572", "simulated"), 1.691, **{"x low": 1.642, "x high": 1.739})["ours"] == "1.691 (1.642 to 1.739)"
+        row(item("1.572", "simulated"), 1.691, random=True, **{"x low": 1.642, "x high": 1.739})["ours"]
+        == "1.691 (1.642 to 1.739)"
     )
 
 

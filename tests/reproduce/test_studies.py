@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from fleetlab.core import Provenance
 from fleetlab.core.progress import silent
 from fleetlab.reproduce import nsdi22
 from fleetlab.reproduce.result import Reproduction, paged
+from fleetlab.stats import mean_of_runs
+from fleetlab.studies.validate import policies
 
 CELLS = Path(__file__).parents[2] / "docs" / "measurements"
 
@@ -176,10 +179,30 @@ def test_the_analysis_of_2025_has_no_difference_without_a_reason(data):
 @pytest.mark.data
 @pytest.mark.validate
 def test_the_packing_table_is_reproduced_and_so_are_its_curves(data):
-    found = fleetlab.reproduce("fgd-atc23", data=data, quick=True)
+    found = fleetlab.reproduce("fgd-atc23", data=data)
     assert found.passed
     assert verdicts(found, item="packing table") == {"reproduced"}
     assert verdicts(found, item="curve") == {"reproduced"}
+
+
+@pytest.mark.parametrize("metric", policies.PUBLISHED)
+def test_an_interval_of_two_runs_that_differ_widely_has_nothing_that_is_not_possible(metric):
+    least, most = policies.PUBLISHED[metric].possible
+    value, low, high = mean_of_runs([max(least, 0.0) + 0.05, min(most, 9.0) - 0.05], (least, most)).interval()
+    assert least < low < value < high < most
+
+
+@pytest.mark.validate
+def test_a_quick_run_of_the_paper_of_2022_ends_in_status_0_without_an_impossible_interval(command):
+    done = command("reproduce", "nsdi22", "--quick", "--json")
+    rows = json.loads(done.stdout)["tables"]["published numbers"]
+    assert not done.returncode
+    limits = [
+        x for r in rows if r["rule"] == "simulated" for x in re.findall(r"[−\d.]+(?= to)|(?<=to )[−\d.]+", r["ours"])
+    ]
+    assert len(limits) == 18
+    assert all(0 < float(x) < 2 for x in limits)
+    assert {r["verdict"] for r in rows if "reduction of all waits" in r["what"]} == {"not decided"}
 
 
 @pytest.mark.data

@@ -15,7 +15,7 @@ import fleetlab
 from fleetlab.cli import app
 from fleetlab.core import cluster, trace, workload
 from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS, PLACEMENTS, REASONS, RESOURCES, columns
-from fleetlab.core.catalog.result_columns import meaning
+from fleetlab.core.catalog.tables import FILES, RESULTS, SHARED, without_mark
 from fleetlab.core.words import WORDS
 
 LINK = re.compile(r'(?:href|src)="([^"]+)"')
@@ -123,11 +123,15 @@ def test_every_column_of_a_schedule_has_an_entry(run):
     assert columns.SCHEDULE.names == tuple(run.schedule().columns)
 
 
-def test_every_column_of_the_tables_of_results_has_an_entry(run):
-    results = [run, fleetlab.compare(run.scenario, policies=["fifo", "sjf"]), fleetlab.diagnose(run.scenario)]
-    results += [fleetlab.explain(run.scenario, job=200), fleetlab.pack("builtin:300", seeds=[1])]
-    found = {name for result in results for table in result.tables().values() for name in table.columns}
-    assert sorted(name for name in found if meaning(name) is None and name not in REASONS) == []
+@pytest.mark.parametrize("one", [*RESULTS, *FILES], ids=lambda one: one.name)
+def test_every_column_of_results_and_files_has_an_entry(site, one):
+    text = text_of(site, "reference/tables.html")
+    assert [
+        table.name for table in one.tables if not re.search(rf"^{re.escape(table.name)}$", text, re.MULTILINE)
+    ] == []
+    names = {(table.name, without_mark(part)) for table in one.tables for part in table.parts()}
+    meanings = {re.sub(r"[`\[]|\]\([^)]*\)", "", one.column(*pair, SHARED).meaning) for pair in names}
+    assert sorted(meaning for meaning in meanings if meaning not in text) == []
 
 
 def test_links_outside_of_the_docs_become_links_of_the_site():

@@ -9,7 +9,9 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Trace, Workload, WorkloadError, cli, queueing
-from fleetlab.core import Estimate, Faults
+from fleetlab.core import Estimate, Faults, Scenario
+from fleetlab.studies.capacity import staffing
+from fleetlab.studies.capacity.curve import SizeCurve, SizePoint
 from fleetlab.studies.capacity.goal import ServiceGoal
 
 DAY = 86_400.0
@@ -94,7 +96,52 @@ def test_a_job_that_fits_on_no_node_counts_as_waiting_for_ever():
     found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
     assert found.summary()[0].value == 1
     assert set(found.tables()["curve"]["jobs that never run"]) == {10}
-    assert "200 jobs that were replayed (10 jobs cannot run on this cluster at all)" in found.findings[0]
+    assert "the 200 jobs (10 jobs cannot run on this cluster and count as waiting forever)" in found.findings[0]
+
+
+def test_a_job_that_fits_on_no_node_is_not_said_to_be_simulated():
+    found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
+    assert found.coverage.covered.jobs == 190
+    assert "left out: an instance fits on no node (10)" in found.coverage.line
+
+
+def test_jobs_that_may_use_any_gpu_type_are_counted_once_in_the_first_guess():
+    # A job a second that runs for 50.5 s holds 51 GPUs at most: 62 by the rule; two nodes have one V100 and three T4s.
+    jobs = work(submit=np.arange(2000.0), runtime=[50.5] * 2000, gpu_milli=[1000] * 2000)
+    nodes = [Cluster.uniform(1, n, gpu_type=t).frame.with_columns(node=pl.lit(t)) for t, n in (("V100", 1), ("T4", 3))]
+    scenario = Scenario.of(jobs, Cluster.of(pl.concat(nodes), source="two"))
+    rule = queueing.solve("square-root staffing", lam=51, mu=1, chance=0.1)["servers by the square-root rule"]
+    assert (rule, staffing.guess(scenario, None, ServiceGoal.read("p90 wait < 1"))) == (62, 31)
+
+
+def test_a_type_that_few_jobs_name_does_not_set_the_first_guess():
+    # Of the jobs of the last test, one in forty needs the V100: that these wait leaves nine of ten that do not.
+    types = [["V100"] if k % 40 == 0 else [] for k in range(2000)]
+    columns = {"submit": np.arange(2000.0), "runtime": [50.5] * 2000, "gpu_milli": [1000] * 2000}
+    jobs = Workload.of(pl.DataFrame(columns | {"gpu_types": types}), source="made")
+    nodes = [Cluster.uniform(1, n, gpu_type=t).frame.with_columns(node=pl.lit(t)) for t, n in (("V100", 1), ("T4", 99))]
+    scenario = Scenario.of(jobs, Cluster.of(pl.concat(nodes), source="two"))
+    assert staffing.guess(scenario, None, ServiceGoal.read("p90 wait < 1")) <= 2
+
+
+def uneven(missing):
+    """Return sizes of which all from 20 on meet a goal of 10, but for some."""
+
+    def simulate(sizes):
+        waits = {size: 50.0 if size < 20 or size in missing else 5.0 for size in sizes}
+        return [SizePoint(s, w, w - 1, w + 1, s, s, 0, "gpu", 1000, (w, w), True) for s, w in waits.items()]
+
+    return SizeCurve(10.0, simulate)
+
+
+@pytest.mark.parametrize("missing", [{22}, {25}, {22, 29}])
+def test_no_size_of_the_curve_above_the_answer_misses_the_goal(missing):
+    curve = uneven(missing)
+    curve.add([16])
+    at, _, high = curve.answer(most=1000, at_once=1)
+    missed = [size for size, point in curve.points.items() if point.value >= 10]
+    assert at.size > max(missed)
+    assert high.size > max(missed)
 
 
 @pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 JCT < 1e6"])

@@ -12,7 +12,7 @@ from fleetlab import Cluster, FleetlabError, PolicyError, Provenance, Trace, Wor
 from fleetlab.core import Drain, Policy, Scenario
 from fleetlab.sim import order
 from fleetlab.studies.compare import compare
-from fleetlab.studies.story import busiest, story
+from fleetlab.studies.story import about, busiest, story
 
 
 def one_gpu(submit, runtime):
@@ -300,6 +300,14 @@ def test_of_a_long_trace_the_busiest_jobs_in_a_row_are_diagnosed_with_their_own_
     expected = trace.usage.filter(kept).with_columns(pl.col("job") - 3000).collect()
     assert part.by_job(part.trace.usage).collect().equals(expected)
     assert window.startswith("the busiest 1,000 consecutive jobs (days 0.0 to 0.0 of 0.")
+
+
+def test_of_how_many_jobs_a_story_speaks_is_said_where_it_is_not_all_of_them():
+    scenario = Scenario.of("builtin:2100").open()
+    _, window = busiest(scenario, most=1000)
+    assert "2,100 jobs submitted within" in about(scenario, window)
+    assert "What follows is about a simulation of the busiest 1,000 consecutive jobs" in about(scenario, window)
+    assert "What follows" not in about(scenario, "")
 
 
 def test_a_short_trace_is_diagnosed_as_it_is():

@@ -15,7 +15,7 @@ from fleetlab import Cluster, PolicyError, Prices, Trace, Workload, WorkloadErro
 from fleetlab.core import Drain, Estimate, Scenario
 from fleetlab.sim import order
 from fleetlab.studies.diagnose.changes import CHANGES, LARGEST, what_if
-from fleetlab.studies.diagnose.effects import may_use
+from fleetlab.studies.diagnose.effects import may_use, unexplained
 from fleetlab.studies.diagnose.findings import _explanation
 from fleetlab.studies.workers import Call, run_calls
 
@@ -567,3 +567,10 @@ def test_nodes_help_those_who_may_use_them_and_those_who_get_the_room_that_they_
     assert may_use("nodes:C", cluster, jobs).tolist() == [False, False, True, False, True]
     assert may_use("nodes:C", cluster, jobs[:2]).tolist() == [False, False]
     assert may_use("backfill", cluster, jobs) is None
+
+
+def test_a_change_that_lowers_waits_of_others_says_so():
+    rows = [("memory", "not significant", -0.01), ("large nodes", "lower", -0.6), ("V100", "not significant", 0.2)]
+    changes = pl.DataFrame(rows, schema=["title", "verdict", "mean wait change high"], orient="row")
+    (note,) = unexplained(changes)
+    assert note.startswith("memory: lower waits, but not because of it")

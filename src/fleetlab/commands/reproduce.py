@@ -38,7 +38,9 @@ def reproduce(
 ) -> None:
     """Reproduce a published study: every published number beside ours, with a verdict and the reason.
 
-    Without a name, list the studies. The exit status is 1 if a number differs and nothing explains it.
+    Without a name, list the studies. A number is reproduced if ours, with its 95 % interval where it comes from random
+    runs, lies inside the tolerance around the published one, different if it lies outside, and not decided if the
+    interval reaches across. The exit status is 1 if a number is different and nothing explains it.
 
     Parameters
     ----------

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fleetlab.core.errors import PolicyError as PolicyError
     from fleetlab.core.errors import TraceError as TraceError
     from fleetlab.core.errors import WorkloadError as WorkloadError
+    from fleetlab.core.estimate import Estimate as Estimate
+    from fleetlab.core.estimate import say as say
     from fleetlab.core.events import Drain as Drain
     from fleetlab.core.events import Elastic as Elastic
     from fleetlab.core.events import Faults as Faults
@@ -24,12 +26,10 @@ if TYPE_CHECKING:
     from fleetlab.core.policy import Policy as Policy
     from fleetlab.core.prices import Prices as Prices
     from fleetlab.core.progress import Progress as Progress
-    from fleetlab.core.result import Estimate as Estimate
-    from fleetlab.core.result import Provenance as Provenance
+    from fleetlab.core.provenance import Provenance as Provenance
     from fleetlab.core.result import Result as Result
     from fleetlab.core.result import SavedResult as SavedResult
     from fleetlab.core.result import as_json as as_json
-    from fleetlab.core.result import say as say
     from fleetlab.core.scenario import Scenario as Scenario
     from fleetlab.core.speed import Speed as Speed
     from fleetlab.core.trace import Trace as Trace

@@ -138,13 +138,13 @@ class Trace(Result):
     def summary(self) -> list[Estimate]:
         """How much there is of what."""
         w = self.workload.frame
-        span = float(w["submit"][-1]) / 86_400 if w.height else 0.0
+        span = float(w["submit"][-1]) if w.height else 0.0
         numbers = [
             Estimate.exact("jobs", w.height),
             Estimate.exact("instances", self.workload.instances),
             Estimate.exact("parents", w["parent"].n_unique()),
             Estimate.exact("users", w["user"].drop_nulls().n_unique()),
-            Estimate.exact("submissions span", span, "days"),
+            Estimate.exact("submissions span", span, "s"),
         ]
         if self.cluster is not None:
             numbers += [Estimate.exact("nodes", len(self.cluster)), Estimate.exact("GPUs", self.cluster.gpus)]

@@ -85,7 +85,17 @@ def _positive(points: pl.DataFrame) -> pl.DataFrame:
     return points.filter(pl.col("x") > 0)
 
 
+def _amount(value: float, unit: str) -> str:
+    """Return a number with its unit; one of a unit in the plural is in the singular.
+
+    >>> _amount(1.0, "CPUs"), _amount(2.0, "CPUs"), _amount(1.0, "ms"), _amount(1.0, "")
+    ('1 CPU', '2 CPUs', '1 ms', '1')
+    """
+    one = unit if unit in ("s", "ms") else unit.removesuffix("s")
+    return f"{number(value)} {one if value == 1 else unit}".rstrip()
+
+
 def _alt(curves: Sequence[Ecdf], unit: str) -> str:
-    medians = [f"{c.series} {number(c.quantiles[50][0])} {unit}".rstrip() for c in curves[:MOST_SAID]]
+    medians = [f"{c.series} {_amount(c.quantiles[50][0], unit)}" for c in curves[:MOST_SAID]]
     rest = f" and {len(curves) - MOST_SAID} more" if len(curves) > MOST_SAID else ""
     return "distribution functions; medians: " + ", ".join(medians) + rest

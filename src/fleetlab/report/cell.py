@@ -31,6 +31,8 @@ WIDEST = 300  # characters of a text in a table, which the notebook wraps
 BESIDE = "display:flex;flex-wrap:wrap;gap:0.5em;margin:0.5em 0"
 SCROLL = "overflow-x:auto"
 LEFT, RIGHT = "text-align:left", "text-align:right"
+# Some notebooks break no line in a table: long headings and names would make it wider than any screen.
+HEADING, TEXT, NUMBER = "white-space:normal;max-width:9em", "white-space:normal;max-width:30em", "white-space:nowrap"
 
 
 def cell(value: object) -> str:
@@ -122,10 +124,14 @@ def _sized(name: str, frame: pl.DataFrame, rows: int) -> tuple[Markup, Markup]:
 def _grid(columns: Sequence[ShownColumn], caption: str) -> Markup:
     """Return the rows; they can be reached and scrolled by keyboard."""
     sides = [RIGHT if c.numeric else LEFT for c in columns]
-    heads = [tag("th", clean(c.name, WIDEST), scope="col", style=side) for c, side in zip(columns, sides, strict=True)]
+    heads = [
+        tag("th", clean(c.name, WIDEST), scope="col", style=f"{side};{HEADING}")
+        for c, side in zip(columns, sides, strict=True)
+    ]
+    styles = [f"{side};{NUMBER if side == RIGHT else TEXT}" for side in sides]
     rows = zip(*(c.texts for c in columns), strict=True)
     body = [
-        tag("tr", *(tag("td", clean(t, WIDEST), style=side) for t, side in zip(row, sides, strict=True)))
+        tag("tr", *(tag("td", clean(t, WIDEST), style=style) for t, style in zip(row, styles, strict=True)))
         for row in rows
     ]
     inside = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body))

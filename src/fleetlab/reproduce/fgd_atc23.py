@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,10 @@ from fleetlab.core import Figure, Trace
 from fleetlab.core.progress import Progress
 from fleetlab.describe import describe
 from fleetlab.reproduce.data import folder_of, needed
-from fleetlab.reproduce.item import Cell, Found, Item, catalogue, items
+from fleetlab.reproduce.item import Cell, Found, Item, catalogue, items, with_limits
 from fleetlab.reproduce.result import Material
 from fleetlab.sim import pack
-from fleetlab.stats import Statistic, mean_of_runs
+from fleetlab.stats import PERCENT, Statistic, mean_of_runs
 from fleetlab.studies.validate.fgd import POLICIES
 from fleetlab.studies.validate.line import independent
 from fleetlab.traces import read
@@ -35,8 +36,8 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
     curves, tables = _packed(place, range(FIRST + seed, FIRST + seed + (QUICK if quick else SEEDS)), progress)
     theirs = folder_of(data, ("fgd-expected-results",), "allo.csv")
     beside = [] if theirs is None else list(_curves(theirs, curves))
-    tables["packing"] = Found(_table(curves))
-    tables["gain"] = Found(_gain(curves))
+    tables["packing"] = Found(_table(curves), random=True)
+    tables["gain"] = Found(_gain(curves), random=True)
     schema = {"name": pl.String, "gap": pl.Float64, "gap, text": pl.String}
     tables["curves"] = Found(pl.DataFrame([row for _, row in beside], schema=schema, orient="row"))
     notes = (
@@ -86,25 +87,32 @@ def _table(curves: pl.DataFrame) -> pl.DataFrame:
     """Return the mean over runs by list and placement, with the interval of its difference from the authors' mean."""
     spread, rows = catalogue(NAME)["spread"], []
     for (name, placement), part in curves.group_by("list", "placement", maintain_order=True):
-        left = (100 - part.filter(pl.col("arrived") == 100)["allocated"]).to_list()
+        full, end = (part.filter(pl.col("arrived") == at) for at in (100, 130))
+        left = mean_of_runs((100 - full["allocated"]).to_numpy(), PERCENT)
         theirs = Statistic.symmetric(0.0, spread[f"{name}/{placement}"] / 10**0.5, 9)
-        value, low, high = independent(mean_of_runs(left), theirs).interval()
-        end = part.filter(pl.col("arrived") == 130)
-        of_free = (100 * end["fragmented"] / (100 - end["allocated"])).mean()
-        rows.append((name, placement, value, low, high, end["allocated"].mean(), of_free))
-    columns = ("unallocated", "unallocated low", "unallocated high", "allocated at 130", "fragmented of free at 130")
-    schema = {"list": pl.String, "placement": pl.String} | dict.fromkeys(columns, pl.Float64)
-    return pl.DataFrame(rows, schema=schema, orient="row")
+        of_free = (100 * end["fragmented"] / (100 - end["allocated"])).to_numpy()
+        found = {
+            "unallocated": independent(left, theirs),
+            "allocated at 130": mean_of_runs(end["allocated"].to_numpy(), PERCENT),
+            "fragmented of free at 130": mean_of_runs(of_free, PERCENT),
+        }
+        rows.append({"list": name, "placement": placement} | with_limits(found))
+    return pl.DataFrame(rows)
 
 
 def _gain(curves: pl.DataFrame) -> pl.DataFrame:
     """Return how many fewer GPUs FGD leaves than the others, on the default list, and its own fragmentation."""
     full = curves.filter((pl.col("list") == "default") & (pl.col("arrived") == 100))
-    left = {str(p): 100 - float(x) for p, x in full.group_by("placement").agg(pl.col("allocated").mean()).iter_rows()}
-    rows = [(p, 100 * (1 - left["fgd"] / x), (x - left["fgd"]) / 100 * 6212) for p, x in left.items() if p != "fgd"]
-    own = float(full.filter(pl.col("placement") == "fgd")["fragmented"].mean())  # type: ignore[arg-type]
-    rows.append(("fragmentation at 100 %", own, float("nan")))
-    return pl.DataFrame(rows, schema={"than": pl.String, "fewer, %": pl.Float64, "GPUs": pl.Float64}, orient="row")
+    runs = {str(p): part.sort("seed") for (p,), part in full.group_by("placement")}
+    left = {p: (100 - part["allocated"]).to_numpy() for p, part in runs.items()}
+    rows = []
+    for p, x in left.items():
+        if p != "fgd":
+            fewer = mean_of_runs(100 * (1 - left["fgd"] / x), (-math.inf, 100.0))
+            more = mean_of_runs((x - left["fgd"]) / 100 * 6212)
+            rows.append({"than": p} | with_limits({"fewer, %": fewer, "GPUs": more}))
+    own = mean_of_runs(runs["fgd"]["fragmented"].to_numpy(), PERCENT)
+    return pl.DataFrame([*rows, {"than": "fragmentation at 100 %"} | with_limits({"fewer, %": own})])
 
 
 def _curves(theirs: Path, curves: pl.DataFrame) -> Iterator[tuple[Item, tuple[str, float, str]]]:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from fleetlab.core.durations import minus
-from fleetlab.reproduce.rules import DIFFERENT, FITTED, NOT_POSSIBLE, REPRODUCED, RULES, UNEXPLAINED
+from fleetlab.reproduce.rules import DIFFERENT, FITTED, NOT_POSSIBLE, REPRODUCED, RULES, UNDECIDED, UNEXPLAINED
+from fleetlab.stats import ANY, Range, Statistic
 
 LOG, SYNTHETIC = "log", "built-in"
 UNREAD = ("", "none")
-VAGUE = 0.5  # of the published value: the widest interval that says something
 SIGNIFICANT = 4  # digits of ours where the published value has none after the point
 
 
@@ -25,6 +25,7 @@ class Found(NamedTuple):
 
     frame: pl.DataFrame
     on: str = LOG
+    random: bool = False  # means of random runs, so that their intervals count
 
 
 class Value(NamedTuple):
@@ -35,6 +36,14 @@ class Value(NamedTuple):
     high: float = math.nan
     on: str = LOG
     text: str = ""  # in place of the number, where the table has a column for it
+    random: bool = False
+
+    @property
+    def limits(self) -> Range:
+        """Between what the value lies: its interval, if it is random; of one random run it may be anything."""
+        if not self.random:
+            return self.value, self.value
+        return (self.low, self.high) if math.isfinite(self.low + self.high) else ANY
 
 
 class Cell(NamedTuple):
@@ -49,7 +58,7 @@ class Cell(NamedTuple):
         """Return the value, or None where there is no such table, row, column or number."""
         if self.table not in tables:
             return None
-        frame, on = tables[self.table]
+        frame, on, random = tables[self.table]
         for name, value in self.row.items():
             if name not in frame.columns:
                 return None
@@ -61,7 +70,7 @@ class Cell(NamedTuple):
         said = f"{self.column}, text"
         text = str(frame[said][0]) if said in frame.columns else ""
         value, low, high = found
-        return Value(value, low, high, on, text) if math.isfinite(value) else None
+        return Value(value, low, high, on, text, random) if math.isfinite(value) else None
 
     def _interval(self, frame: pl.DataFrame) -> tuple[str, str]:
         for low, high in ((f"{self.column} low", f"{self.column} high"), ("low", "high")):
@@ -103,29 +112,46 @@ class Item:
         if value is None:
             why = self.not_possible or "not in the data given"
             return self._row("", "", NOT_POSSIBLE, why)
-        if self.agrees(value):
-            return self._row(
-                self._text(value), value.on, FITTED if self.fitted and value.on == SYNTHETIC else REPRODUCED, ""
-            )
-        why = self.why if self.why_on in ("", value.on) else ""
-        return self._row(self._text(value), value.on, DIFFERENT if why else UNEXPLAINED, why)
+        return self._row(self._text(value), value.on, *self.judge(value))
 
-    def agrees(self, value: Value) -> bool:
-        """Whether ours is as near as the rule asks."""
+    def judge(self, value: Value) -> tuple[str, str]:
+        """Return the verdict, and the reason where one is needed."""
+        agrees = self.agrees(value)
+        if agrees is None:
+            return UNDECIDED, self._vague()
+        if agrees:
+            return FITTED if self.fitted and value.on == SYNTHETIC else REPRODUCED, ""
+        why = self.why if self.why_on in ("", value.on) else ""
+        return DIFFERENT if why else UNEXPLAINED, why
+
+    def agrees(self, value: Value) -> bool | None:
+        """Whether ours is as near as the rule asks; None if its interval is partly so."""
+        (least, most), (low, high) = self.accepted, value.limits
+        if least <= low and high <= most:
+            return True
+        return None if low <= most and high >= least else False
+
+    @property
+    def accepted(self) -> Range:
+        """What the rule accepts."""
         rule = RULES[self.rule]
         if rule.farthest is not None:
-            return value.value <= rule.farthest
+            return -math.inf, rule.farthest
         if rule.least or rule.most:
-            return value.value >= self.number if rule.least else value.value <= self.number
-        # An interval that is wider than a quarter of the value to each side would agree with anything.
-        sure = rule.random and value.high - value.low <= VAGUE * abs(self.number)
-        inside = sure and value.low <= self.number <= value.high
-        return inside or abs(value.value - self.number) <= rule.room(self.number, self.digits, self.unit)
+            return (self.number, math.inf) if rule.least else (-math.inf, self.number)
+        room = rule.room(self.number, self.digits, self.unit)
+        return self.number - room, self.number + room
+
+    def _vague(self) -> str:
+        digits = max(self.digits, 1)
+        least, most = (shown(x, digits) if math.isfinite(x) else "" for x in self.accepted)
+        near = f"{least} to {most}" if least and most else f"from {least}" if least else f"up to {most}"
+        return f"the interval is too wide to tell: {near} would be near enough"
 
     def _text(self, value: Value) -> str:
         if value.text:
             return value.text
-        sure = RULES[self.rule].random and math.isfinite(value.low + value.high) and value.low < value.high
+        sure = value.random and value.low < value.high  # neither is NaN
         digits = self.digits
         if not self.digits and not value.value.is_integer():
             digits = max(0, SIGNIFICANT - 1 - math.floor(math.log10(abs(value.value))))
@@ -138,6 +164,12 @@ class Item:
             "item": self.item, "what": self.what, "published": f"{self.published}{unit}", "ours": ours, "on": on,
             "verdict": verdict, "why": why, "rule": self.rule, "source": self.source,
         }  # fmt: skip
+
+
+def with_limits(found: Mapping[str, Statistic]) -> dict[str, float]:
+    """Return each value and the limits of its interval, by the names of columns that a cell reads."""
+    named = {name: zip((name, f"{name} low", f"{name} high"), x.interval(), strict=True) for name, x in found.items()}
+    return {column: value for pairs in named.values() for column, value in pairs}
 
 
 def shown(value: float, digits: int) -> str:

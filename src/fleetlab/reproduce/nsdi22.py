@@ -17,7 +17,7 @@ from fleetlab.reproduce import pai_facts
 from fleetlab.reproduce.beside import Place, curve_items, number_items, outside
 from fleetlab.reproduce.data import folder_of
 from fleetlab.reproduce.item import LOG, SYNTHETIC, Found, Item, items, without
-from fleetlab.reproduce.pai_policies import figure_13, figure_19, policies
+from fleetlab.reproduce.pai_policies import figure_13, policies
 from fleetlab.reproduce.result import Material
 from fleetlab.traces import read, synthesize
 
@@ -75,8 +75,8 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
     made = described(data, quick=quick, seed=seed, progress=progress)
     lines, found = policies(seed=seed, quick=quick, progress=progress)
     lines = without(lines, LONG) if quick else lines
-    tables = {"policies": Found(found, SYNTHETIC), "figure 19": Found(figure_19(seed=seed, quick=quick), SYNTHETIC)}
-    drawn = {**figure_13(found), **made.figures}
+    tables = {name: Found(frame, SYNTHETIC, random=True) for name, frame in found.items()}
+    drawn = {**figure_13(found["policies"]), **made.figures}
     return replace(made, items=[*made.items, *lines], tables={**made.tables, **tables}, figures=drawn)
 
 

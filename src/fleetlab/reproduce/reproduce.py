@@ -26,7 +26,7 @@ class Study(NamedTuple):
 
 
 STUDIES: Mapping[str, Study] = {
-    "nsdi22": Study(nsdi22.material, "nothing; --data: tables of pai2020, all or some", "4 min; quick 30 s"),
+    "nsdi22": Study(nsdi22.material, "nothing; --data: tables of pai2020, all or some", "5 min; quick 40 s"),
     "fgd-atc23": Study(fgd_atc23.material, "--data: openb2023; for curves the authors' results", "40 s; quick 20 s"),
     "dlrm2025": Study(dlrm2025.material, "--data: dlrm2025", "1 min; quick 10 s"),
     "gpu-sharing": Study(gpu_sharing.material, "--data: raw cells, ours or of `fleetlab bench all`", "5 s"),
@@ -43,6 +43,9 @@ def reproduce(
 ) -> Reproduction:
     """Reproduce a published study: every published number beside ours, with a verdict and the reason.
 
+    A number is reproduced if ours, with its 95 % interval where it comes from random runs, lies inside the tolerance
+    around the published one, different if it lies outside, and not decided if the interval reaches across.
+
     Parameters
     ----------
     name
@@ -51,7 +54,8 @@ def reproduce(
         A folder of public traces, or of the files of one, as `fleetlab fetch` brings them; of gpu-sharing, a folder of
         raw cells (default: none; the built-in trace where there is one).
     quick
-        Fewer random runs on fewer jobs; what needs the whole trace is left out, and says so.
+        Fewer random runs on fewer jobs, so that more is not decided; what needs the whole trace is left out, and says
+        so.
     seed
         Random seed of traces and simulations (default: 0).
     progress

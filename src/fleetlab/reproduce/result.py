@@ -14,8 +14,10 @@ from fleetlab.reproduce.item import Found, Item
 from fleetlab.reproduce.rules import (
     DIFFERENT,
     FITTED,
+    HOW,
     NOT_POSSIBLE,
     REPRODUCED,
+    UNDECIDED,
     UNEXPLAINED,
     VERDICTS,
     rules_table,
@@ -61,7 +63,7 @@ class Reproduction(Result):
 
     @property
     def passed(self) -> bool:
-        """Whether no difference is unexplained."""
+        """Whether no difference is unexplained; what is not decided is no difference."""
         return not self.count[UNEXPLAINED]
 
     @property
@@ -75,6 +77,9 @@ class Reproduction(Result):
                 f"Fitted: the built-in trace is made from these {count[FITTED]:,}; that it has them says nothing of "
                 "the paper. With the published tables (--data DIR) they are compared with the log itself."
             )
+        if count[UNDECIDED]:
+            quick = self.provenance.settings.get("quick")
+            said.append(f"{HOW} {'Run without --quick.' if quick else 'More random runs would narrow it.'}")
         return tuple(said)
 
     def summary(self) -> list[Estimate]:
@@ -92,7 +97,7 @@ class Reproduction(Result):
 def paged(result: Reproduction) -> FieldsResult:
     """Return the same for a page, whose tables are short: by verdict, what differs first, in parts."""
     parts: dict[str, pl.DataFrame] = {}
-    for verdict in (UNEXPLAINED, DIFFERENT, NOT_POSSIBLE, REPRODUCED, FITTED):
+    for verdict in (UNEXPLAINED, DIFFERENT, UNDECIDED, NOT_POSSIBLE, REPRODUCED, FITTED):
         rows = result.frame.filter(pl.col("verdict") == verdict).drop("verdict")
         for first in range(0, rows.height, PART):
             part = rows.slice(first, PART)

@@ -10,23 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Progress, Provenance, Result, Scenario, WorkloadError
 from fleetlab.core.catalog import HOLDERS
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
-from fleetlab.core.names import clip
 from fleetlab.core.result import amount
-from fleetlab.core.slurm import Slurm
 from fleetlab.core.timeline_figure import TimelineFigure
 from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, figures, job_classes
 from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
 from fleetlab.sim.holdings import Holdings
-from fleetlab.sim.layout import RUNNING, TICK, WAITING, WHOLE, Floats
+from fleetlab.sim.layout import TICK, WHOLE, Floats
 from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.blockers import blockers
 from fleetlab.sim.ledger.heads import queue_heads
@@ -34,9 +31,8 @@ from fleetlab.sim.ledger.ledger import Holders, holders, ledger, ledger_over_tim
 from fleetlab.sim.ledger.segments import WaitSegments, wait_segments
 from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.measures import Measures, blocks_of, per_day
+from fleetlab.sim.result_notes import beginning, in_part, scheduler_notes, timed_out, unfinished
 from fleetlab.sim.schedule import Played
-from fleetlab.sim.schedulers import instance_notes
-from fleetlab.sim.site_notes import site_notes
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Replicates
@@ -48,10 +44,6 @@ FEW = 100  # of the one among the tables
 ASKED = ("instances", "gpu_milli", "gpu_types", "partitions", "user", "group", "app", "queue")
 STATUS = ("waiting", "running", "done", "cut short")
 CUT_SHORT = STATUS.index("cut short")
-WITHOUT_SITE = (
-    "the site's Slurm is not simulated: dependencies are met when the log saw it, and limits, array throttles, states "
-    "of partitions and reservations of the site do not hold"
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,20 +81,20 @@ class SimResult(Result):
             said.append(f"time limits end {plural(count, 'job')}")
         if played.cut is not None and (count := int((played.cut > 0)[world.measured].sum())):
             said.append(f"{plural(count, 'job')} ended before the time, by a preemption, with a node or at a limit")
-        if count := _in_part(world, played):
+        if count := in_part(world, played):
             said.append(
                 f"{plural(count, 'job')} with fewer pods than requested, as the least that will do allows: those of "
                 "a Job run its completions in more waves, others for as much pod-time"
             )
-        if left := _unfinished(world, played):
+        if left := unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
         if prices is None:
             said.append(
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
                 "`prices` takes your own"
             )
-        said.append(_start(world, scenario))
-        said += _site_notes(scenario, cluster)
+        said.append(beginning(world, scenario))
+        said += scheduler_notes(scenario, cluster)
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
@@ -422,7 +414,7 @@ class SimResult(Result):
     @property
     def unfinished(self) -> str:
         """How many jobs were running, pending or not yet submitted when the simulation stopped; empty if none."""
-        return _unfinished(self.world, self.played)
+        return unfinished(self.world, self.played)
 
     def schedule(self) -> pl.DataFrame:
         """Return one row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was left out.
@@ -771,58 +763,6 @@ class SimResult(Result):
         stopped = self.played.stopped
         times = np.linspace(0.0, stopped, FEW + 1) if stopped else np.zeros(1)
         return timeline(self.world, self.played, self.cluster, times).filter(pl.col("gpu_type") == ALL).drop("gpu_type")
-
-
-def timed_out(world: World, played: Played) -> NDArray[np.bool_]:
-    """Which jobs their time limits have ended."""
-    if played.timed_out is not None:
-        return np.asarray(played.timed_out > 0)
-    return np.asarray((world.to_end > world.runtime) & ~np.isnan(played.end))
-
-
-def _site_notes(scenario: Scenario | None, cluster: Cluster) -> list[str]:
-    """Return what of the configuration of a scheduler does not hold here, or holds otherwise than one may think."""
-    if scenario is None:
-        return []
-    if scenario.scheduler is None:
-        own = scenario.trace.scheduler
-        return [] if own is None else [WITHOUT_SITE if isinstance(own, Slurm) else f"{own.title} is not simulated"]
-    if scenario.slurm is None:
-        return [*instance_notes(scenario), *site_notes(scenario)]
-    there = set(cluster.frame["partitions"].explode())
-    without = sorted(part.name for part in scenario.slurm.partitions if part.name not in there)
-    if not without:
-        return []
-    nodes = "nodes and their partitions are those of the trace or of `cluster`, not of the configuration"
-    return [f"no node is in these partitions of the configuration: {clip(', '.join(without))}; {nodes}"]
-
-
-def _start(world: World, scenario: Scenario | None) -> str:
-    """Return what is in the cluster when the clock starts."""
-    if world.before and scenario is not None and scenario.before is not None:
-        return f"warm start: {scenario.before.meaning}"
-    if world.frame["initial"].any():
-        there = int(world.frame["initial"].sum())
-        return f"{plural(there, 'job')} that the log begins with are placed first; their waits are not measured"
-    return "the cluster starts empty: waits early in the run are too low"
-
-
-def _in_part(world: World, played: Played) -> int:
-    """How many jobs of those measured ran with fewer instances than they ask for."""
-    if played.segments is None:
-        return 0
-    fewer = played.segments.instances(world.instances) < world.instances[played.segments.job]
-    return int(np.isin(world.measured, played.segments.job[fewer]).sum())
-
-
-def _unfinished(world: World, played: Played) -> str:
-    late, status = (world.submitted > played.stopped)[world.measured], played.status[world.measured]
-    counts = {
-        "running": int((status == RUNNING).sum()),
-        "pending": int(((status == WAITING) & ~late).sum()),
-        "not yet submitted": int(late.sum()),
-    }
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

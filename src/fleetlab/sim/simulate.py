@@ -62,7 +62,8 @@ def simulate(
     Raises
     ------
     WorkloadError
-        If there is no job to simulate, or less than `min_coverage` of the GPU-hours have a run time.
+        If there is no job to simulate, less than `min_coverage` of the GPU-hours have a run time, or a keyword is no
+        word of a scenario.
     PolicyError
         If a policy is not known, or does not rank.
     TraceError

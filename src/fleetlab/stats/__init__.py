@@ -19,6 +19,7 @@ from fleetlab.stats.equivalence import Difference
 from fleetlab.stats.intervals import (
     ANY,
     CONFIDENCE,
+    PERCENT,
     POSITIVE,
     SHARE,
     SLOWDOWN,
@@ -50,6 +51,7 @@ __all__ = [
     "CONFIDENCE",
     "LEAST",
     "NORMAL",
+    "PERCENT",
     "POSITIVE",
     "SHARE",
     "SLOWDOWN",

@@ -20,6 +20,7 @@ CONFIDENCE = 0.95
 ANY: Range = (-math.inf, math.inf)
 POSITIVE: Range = (0.0, math.inf)  # waits, JCTs, counts, rates
 SHARE: Range = (0.0, 1.0)
+PERCENT: Range = (0.0, 100.0)
 SLOWDOWN: Range = (1.0, math.inf)
 
 

@@ -103,7 +103,7 @@ def story(
     title = f"{synthetic}why jobs wait, and what would help"
     page = report(sections, out, title=title[0].upper() + title[1:], lead=lead)
     progress("writing the page", 1, 1.0)
-    return Story(page, lead.notes[0], lead.findings)
+    return Story(page, about(scenario, window), lead.findings)
 
 
 def _compile() -> None:
@@ -185,6 +185,11 @@ def _shortened(figure: Figure) -> Figure:
         short = frame["x"].str.replace(r"^fifo/greedy, placement (\S+)$", "$1").str.replace(r", placement \w+", "")
         frame = frame.with_columns(x=short.str.replace(", estimate ", " by "))
     return replace(figure, frame=frame)
+
+
+def about(scenario: Scenario, window: str) -> str:
+    """Say what the data are, and of which part of them the findings speak, where it is not all."""
+    return _what_it_is(scenario) + (f" What follows is about a simulation of {window}." if window else "")
 
 
 def _what_it_is(scenario: Scenario) -> str:

@@ -669,9 +669,8 @@
     titled();
     makeEstimates();
     const of = (metric) => opened.summary.find((e) => e.metric === metric)?.value ?? 0;
-    const days = of("submissions span");
     $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.nodes.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
-      duration(86400 * days), opened.source].join(" · ");
+      duration(of("submissions span")), opened.source].join(" · ");
     $("about").title = $("about").textContent; // a narrow screen cuts it
     settle();
     return true;

@@ -16,10 +16,11 @@ MOST = 1_000_000  # servers
 def delay(beta: float) -> float:
     """The probability of waiting with β square roots of the load to spare; 1 where there is nothing to spare.
 
-    >>> round(delay(1.0), 4)
-    0.2234
+    >>> round(delay(1.0), 4), delay(50.0)
+    (0.2234, 0.0)
     """
-    return 1 / (1 + beta * NORMAL.cdf(beta) / NORMAL.pdf(beta)) if beta > 0 else 1.0
+    density = NORMAL.pdf(beta)  # 0 beyond 38
+    return density / (density + beta * NORMAL.cdf(beta)) if beta > 0 else 1.0
 
 
 def halfin_whitt(lam: float, mu: float, c: int) -> FormulaOutput:

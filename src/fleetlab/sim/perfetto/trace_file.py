@@ -21,6 +21,7 @@ from fleetlab.sim.perfetto import counters
 from fleetlab.sim.perfetto.flows import flows
 from fleetlab.sim.perfetto.protobuf import Fixed, Message, Number, Part, messages, number, text
 from fleetlab.sim.perfetto.slices import ENDS, Slices, ends, slices
+from fleetlab.sim.result_notes import timed_out
 
 if TYPE_CHECKING:
     from fleetlab.core import Progress
@@ -84,8 +85,6 @@ class _Content:
 
     @classmethod
     def of(cls, result: SimResult) -> _Content:
-        from fleetlab.sim.result import timed_out
-
         world, played = result.world, result.played
         runs = played.runs(world.first)
         how = ends(world, played, runs, timed_out(world, played))

@@ -32,6 +32,9 @@ class SizePoint(NamedTuple):
     can_meet: bool  # whether more nodes can bring the upper limit below the goal
 
 
+Ends = tuple[SizePoint, SizePoint, SizePoint | None]  # whose value, lower and upper limit meet the goal
+
+
 @dataclass
 class SizeCurve:
     """All simulated sizes, and the limit of the goal."""
@@ -64,6 +67,29 @@ class SizeCurve:
                 self.add([max(least, int(high / STEP**k)) for k in range(1, at_once + 1)])
             else:
                 self.add([low + ((high - low) * k // (at_once + 1) or 1) for k in range(1, at_once + 1)])
+
+    def answer(self, *, most: int, at_once: int) -> Ends:
+        """Return the smallest sizes, from which on no simulated one misses the goal, and simulate sizes around them.
+
+        Waits do not fall with every node: a size around an answer may miss the goal again.
+        """
+        found = self._ends(most, at_once)
+        while True:
+            self.around(found[0].size)
+            if (again := self._ends(most, at_once)) == found:
+                return found
+            found = again
+
+    def _ends(self, most: int, at_once: int) -> Ends:
+        """Return the smallest size that meets the goal, and those whose lower and whose upper limit does."""
+        at = self.smallest("value", most=most, at_once=at_once)
+        if at is None:
+            raise self.refusal()
+        if math.isnan(at.high):
+            return at, at, None
+        # Far below the answer, the exact size at which the lower limit meets the goal is of no interest.
+        low = self.smallest("low", least=max(1, at.size // 2), most=most, at_once=at_once) or at
+        return at, low, self.smallest("high", most=most, at_once=at_once) if at.can_meet else None
 
     def around(self, size: int) -> None:
         """Simulate sizes around an answer."""

@@ -12,13 +12,14 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Scenario, Words, Workload, WorkloadError, resample
 from fleetlab.core.catalog.reasons import ABOVE_QUOTA, UNKNOWN_RUNTIME
-from fleetlab.core.coverage import require
+from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.durations import duration, number, plural
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult, amount
 from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim.simulate import world_of
 from fleetlab.stats import POSITIVE, Interval, Statistic, pool
-from fleetlab.studies.capacity import sizes
+from fleetlab.studies.capacity import sizes, staffing
 from fleetlab.studies.capacity.curve import FARTHEST, SizeCurve, SizePoint, rows
 from fleetlab.studies.capacity.goal import ServiceGoal
 from fleetlab.studies.requests import left_out
@@ -144,19 +145,11 @@ class _CapacitySearch:
     def answer(self, curve: SizeCurve, *, at_once: int) -> Capacity:
         """Search the smallest size that meets the goal, and those at which the limits of its interval do."""
         cluster, goal = self.scenario.cluster, self.goal
-        guess = sizes.guess(self.scenarios[0].workload, cluster, self.pool, goal)
+        guess = staffing.guess(self.scenarios[0], self.pool, goal)
         now = sizes.node_count(cluster, self.pool)
         most = FARTHEST * max(guess, now)
         curve.add([guess])
-        at = curve.smallest("value", most=most, at_once=at_once)
-        if at is None:
-            raise curve.refusal()
-        low, high = at, None
-        if not math.isnan(at.high):
-            # Far below the answer, the exact size at which the lower limit meets the goal is of no interest.
-            low = curve.smallest("low", least=max(1, at.size // 2), most=most, at_once=at_once) or at
-            high = curve.smallest("high", most=most, at_once=at_once) if at.can_meet else None
-        curve.around(at.size)
+        at, low, high = curve.answer(most=most, at_once=at_once)
         kind = f"{self.pool} nodes" if self.pool else "nodes"
         metric = f"smallest cluster from which {goal} stays < {self._show(goal.limit)}:"
         nodes = _between(f"{metric} {kind}", "nodes", at, low, high)
@@ -173,8 +166,13 @@ class _CapacitySearch:
         table = table.with_columns(pl.col("low", "high").fill_nan(None))
         frames = {"curve": table, "nodes": self._kinds(at.size)}
         findings = (self._finding(nodes, kind, now, at),)
-        coverage = self.scenario.coverage
+        coverage = Coverage.of(self.scenario.run_times, self._refused(at.size))
         return Capacity(self.provenance, findings, estimates, frames, notes=self._notes(at), coverage=coverage)
+
+    def _refused(self, size: int) -> pl.DataFrame:
+        """Return the jobs that cannot run on so many nodes, with the reason."""
+        cluster = sizes.scaled(self.scenario.cluster, self.pool, size)
+        return world_of(self.scenario.replace(cluster=cluster, nodes="")).refused
 
     def _show(self, value: float) -> str:
         return duration(value) if self.goal.unit == "s" else number(value)
@@ -202,9 +200,12 @@ class _CapacitySearch:
         jobs, unknown = (sum(count) // len(count) for count in counts)
         reasons = {UNKNOWN_RUNTIME: unknown, ABOVE_QUOTA: max(0, jobs - unknown - at.jobs)}
         others = [f"of {jobs:,}", *left_out(reasons)] if at.jobs < jobs else []
-        others += [f"{plural(at.never, 'job')} cannot run on this cluster at all"] if at.never else []
+        others += (
+            [f"{plural(at.never, 'job')} cannot run on this cluster and count as waiting forever"] if at.never else []
+        )
         allowed = f" that may run on {self.pool}" if self.pool else ""
-        return f"the {at.jobs:,} jobs{allowed} that were replayed" + (f" ({', '.join(others)})" if others else "")
+        replayed = "" if at.never else " that were replayed"
+        return f"the {at.jobs:,} jobs{allowed}{replayed}" + (f" ({', '.join(others)})" if others else "")
 
     def _cost(self, size: int) -> list[Estimate]:
         """Return the price of all GPUs per hour, where prices are given."""

@@ -1,18 +1,16 @@
-"""Clusters of other sizes: the jobs that a goal is measured on, a first guess, and the simulation of one size."""
+"""Clusters of other sizes: the jobs that a goal is measured on, and the simulation of one size."""
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Scenario, Workload
+from fleetlab.core import Cluster, Scenario
 from fleetlab.core.catalog.reasons import FITS_NOWHERE, GANG_TOO_LARGE
 from fleetlab.core.nodes import chosen
-from fleetlab.queueing import solve
 from fleetlab.sim import simulate
 from fleetlab.stats import BlockBootstrap, Floats
 from fleetlab.studies.capacity.goal import ServiceGoal
@@ -20,9 +18,6 @@ from fleetlab.studies.requests import unmet_requests
 
 NEVER = 1e15  # seconds that stand for a wait without end
 FAR = NEVER / 1e6  # a statistic above it includes some of those
-WHOLE = 1000
-QUANTILE = 0.8  # stands for a mean in the first guess
-INSTANTS = 1000  # at which the offered load is measured
 
 
 def node_count(cluster: Cluster, pool: str | None) -> int:
@@ -45,46 +40,6 @@ def measured_jobs(jobs: pl.DataFrame, cluster: Cluster, pool: str | None) -> pl.
     if not types:
         return jobs.select(ok=pl.col("gpu_milli") == 0)["ok"]
     return jobs.select(ok=(pl.col("gpu_milli") > 0) & ((gpu_types.list.len() == 0) | named))["ok"]
-
-
-def guess(workload: Workload, cluster: Cluster, pool: str | None, goal: ServiceGoal) -> int:
-    """Return a first guess: square-root staffing for the offered load of each GPU type at a busy hour.
-
-    It is the modified offered load (Jennings et al. 1996) of the arrivals of the log, as if every job had the average
-    number of GPUs.
-    """
-    mask = chosen(cluster.frame, pool)
-    jobs = workload.frame.filter(pl.col("runtime").is_not_null() & (pl.col("gpu_milli") > 0))
-    nodes = cluster.frame.filter(mask & (cluster.frame["gpus"] > 0))
-    there = nodes.group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum())
-    most, gpu_types = 0.0, pl.col("gpu_types").list
-    for name, gpus in there.sort("gpu_type").iter_rows():
-        mine = jobs.filter((gpu_types.len() == 0) | (gpu_types.first() == name))
-        most = max(most, (_servers(mine, goal) if mine.height else 0.0) / gpus)
-    return max(1, math.ceil(int(mask.sum()) * most)) if most else int(mask.sum())
-
-
-def _servers(jobs: pl.DataFrame, goal: ServiceGoal) -> float:
-    """Return the GPUs with which few jobs wait at a busy hour, by the quantile of the goal."""
-    q = QUANTILE if goal.quantile is None else goal.quantile
-    submit, runtime = jobs["submit"].to_numpy(), jobs["runtime"].to_numpy()
-    gpus = jobs["gpu_milli"].to_numpy() * jobs["instances"].to_numpy() / WHOLE
-    load = float(np.quantile(_offered_load(submit, submit + runtime, gpus), q))
-    if not load:
-        return 0.0
-    each = float(gpus @ runtime / runtime.sum())
-    rule = solve("square-root staffing", lam=load / each, mu=1.0, chance=1 - q)["servers by the square-root rule"]
-    return each * rule
-
-
-def _offered_load(begin: Floats, end: Floats, gpus: Floats) -> Floats:
-    """Return the GPUs in use if no job waited, at instants while jobs arrive."""
-    times = np.linspace(0.0, float(begin.max()), INSTANTS)
-    load = np.zeros(INSTANTS)
-    for at, sign in ((begin, 1), (end, -1)):
-        by = np.argsort(at, kind="stable")
-        load += sign * np.append(0.0, np.cumsum(gpus[by]))[np.searchsorted(at[by], times, side="right")]
-    return load
 
 
 def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[str, Any]:

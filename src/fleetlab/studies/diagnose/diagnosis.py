@@ -18,7 +18,7 @@ from fleetlab.sim import SimResult, simulate
 from fleetlab.stats import POSITIVE
 from fleetlab.studies.diagnose import figures, ledger
 from fleetlab.studies.diagnose.changes import DEFAULT, LARGEST, NODES, chosen_changes, gpu_types
-from fleetlab.studies.diagnose.effects import LOWER, actions, effects, waterfall
+from fleetlab.studies.diagnose.effects import LOWER, actions, effects, unexplained, waterfall
 from fleetlab.studies.diagnose.findings import findings
 from fleetlab.studies.diagnose.open_problems import cpu_by_gpu_type, open_problems
 from fleetlab.studies.diagnose.runs import Outcome, simulate_changes
@@ -146,7 +146,7 @@ def _diagnosis(
     if wait.any():
         p90 = Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s")
         estimates = [Estimate("mean wait", *mean, "s"), p90, _main_reason(frames["waiting"]), *estimates]
-    notes = _notes(scenario, result, outcomes, skipped)
+    notes = (*_notes(scenario, result, outcomes, skipped), *unexplained(changes))
     return Diagnosis(provenance, tuple(sentences), estimates, frames, notes=notes, coverage=result.coverage)
 
 

@@ -122,6 +122,16 @@ def _verdict(value: float, low: float, high: float) -> str:
     return LOWER if high < 0 else HIGHER if low > 0 else NOT_SIGNIFICANT
 
 
+def unexplained(changes: pl.DataFrame) -> list[str]:
+    """Return notes on changes with an interval below 0 that what they change does not explain."""
+    below = changes.filter((pl.col("verdict") == NOT_SIGNIFICANT) & (pl.col(MEAN[2]) < 0))
+    return [
+        f"{title}: lower waits, but not because of it: those who need it did not wait for it that long; other jobs "
+        "happened to be placed better"
+        for title in below["title"]
+    ]
+
+
 def main_reason(seconds: Mapping[str, float]) -> str | None:
     """Return the reason with the most seconds of waiting; None where no job waited."""
     first = max(seconds, key=lambda name: seconds[name])
