@@ -111,15 +111,38 @@ ONE = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway
         ({"defaultConstraints": [ONE | {"labelSelector": {"matchLabels": {"a": "b"}}}]}, "is not allowed"),
         ({"defaultConstraints": [ONE, ONE]}, "twice"),
         ({"defaultConstraints": ["rack"]}, "defaultConstraints"),
+        ({"defaultConstraints": [ONE | {"nodeTaintsPolicy": "Maybe"}]}, "neither Honor nor Ignore: Maybe"),
+        ({"defaultConstraint": [ONE]}, "unknown field `args.defaultConstraint`"),
+        ({"defaultConstraints": [ONE | {"skew": 1}]}, "unknown field `defaultConstraints.skew`"),
     ],
 )
 def test_what_kube_scheduler_refuses_is_refused(arguments, said):
     with pytest.raises(TraceError, match=said):
-        config(arguments)
+        config({"defaultingType": "List"} | arguments)
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3", "v1"])
+def test_a_list_that_does_not_say_it_is_one_is_refused_since_v1beta2(version):
+    with pytest.raises(TraceError, match="a list needs List"):
+        config({"defaultConstraints": [ONE]}, version)
+
+
+def test_a_default_constraint_keeps_what_it_says_of_domains():
+    said = ONE | {"minDomains": 3, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    one = (
+        config({"defaultingType": "List", "defaultConstraints": [said]})
+        .adds_to(SchedulingPod("p", labels=MINE))
+        .spread[0]
+    )
+    assert (one.min_domains, one.honors_affinity, one.honors_taints) == (3, False, True)
+
+
+def test_in_v1beta1_constraints_are_a_list_by_themselves():
+    assert len(config({"defaultConstraints": [ONE]}, "v1beta1").default_spread) == 1
 
 
 def test_a_profile_with_default_constraints_survives_plain_values():
-    profile = config({"defaultConstraints": [ONE]})
+    profile = config({"defaultingType": "List", "defaultConstraints": [ONE]})
     assert KubeScheduler.from_values(json.loads(json.dumps(profile.to_values()))) == profile
 
 

@@ -42,6 +42,22 @@ def test_under_best_effort_fifo_a_smaller_workload_passes_one_that_does_not_fit(
     assert played.start == [0, 10, 2]
 
 
+def test_a_run_that_is_preempted_when_an_earlier_one_would_have_ended_is_not_taken_for_done():
+    urgent = [job(f"u{k}", "a", 8, priority=1) for k in range(2)]
+    site = site_of(cq("a", None, gpus(8), within=LOWER), grace=30.0)
+    played = play(site, [job("low", "a", 8), *urgent], [0, 10, 70], [100, 20, 20], 1)
+    # It runs from 0 to 40 and from 60 to 100, when its first run would have ended, and begins anew at 120.
+    assert (played.end[0], played.evictions[0]) == (220, 2)
+
+
+def test_a_check_that_an_evicted_workload_waited_for_does_not_begin_its_next_run():
+    queues = [cq("a", "c", gpus(8), reclaim=ANY), cq("b", "c", gpus(0), admission_checks=("provision",))]
+    site = site_of(*queues, check_seconds={"provision": 100.0}, grace=5.0)
+    played = play(site, [job("guest", "b", 8), job("owner", "a", 8)], [0, 10], [50, 20], 1)
+    # The guest is asked to go at 10 and has quota again at 35; its check then takes 100 s again.
+    assert played.start == [135, 15]
+
+
 def test_under_strict_fifo_nobody_passes_the_first():
     jobs = [job("x", "a", 6), job("large", "a", 8), job("small", "a", 2)]
     played = play(site_of(cq("a", None, gpus(8), strategy="StrictFIFO")), jobs, [0, 1, 2], [10, 10, 3], 1)

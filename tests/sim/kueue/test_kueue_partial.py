@@ -113,6 +113,19 @@ def test_without_a_least_count_it_waits_for_all(played):
     assert result.jobs["start"].to_list() == [0.0, 100.0]
 
 
+UNSHRINKING = {
+    "a least count of all pods": job("wide", 8, 8, **{LEAST: "8"}),
+    "the label of its queue": job("wide", 8, 8) | {
+        "metadata": {"name": "wide", "namespace": "cv", "uid": "wide", "labels": {"kueue.x-k8s.io/queue-name": "main"}}
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("listed", UNSHRINKING.values(), ids=UNSHRINKING)
+def test_a_job_of_kueue_without_its_workload_waits_for_all_its_pods_too(played, listed):
+    assert played(listed).jobs.select("instances", "start").rows() == [(2, 0.0), (8, 100.0)]
+
+
 def test_it_waits_while_fewer_pods_fit_than_would_do(played):
     assert played(workload("wide", 8, 7)).jobs["start"].to_list() == [0.0, 100.0]
 
@@ -194,10 +207,37 @@ def test_a_least_count_of_several_sets_of_pods_is_left_out_and_told(read):
     assert "`minCount` is left out of 1 Workloads with several sets of pods" in notes
 
 
+def test_a_gang_leaves_with_the_last_of_its_pods(read, tmp_path):
+    (tmp_path / "queues.yaml").write_text(
+        QUEUES.replace("spec:\n", "spec:\n  preemption: {withinClusterQueue: LowerPriority}\n")
+    )
+    low, high = pods("low", 2, 0, 100), pods("high", 8, 10, 50)
+    for pod, grace in zip(low, (5, 20), strict=True):
+        pod["spec"]["terminationGracePeriodSeconds"] = grace
+    for pod in high:
+        pod["spec"]["priority"] = 5
+    trace = read(*low, workload("low", 2), *high, workload("high", 8))
+    result = simulate(Scenario.of(trace, scheduler=tmp_path / "queues.yaml", warm_up="none"))
+    assert result.jobs["start"].to_list() == [0.0, 30.0]
+
+
 @pytest.mark.parametrize("text", ["few", "-1", "0", "٣", "1" * 12])
 def test_a_least_count_that_is_no_number_rejects_the_job(read, text):
     trace = read(*pods("wide", 8, 0, 60), job("wide", 8, 8, **{LEAST: text}))
     assert trace.rejects["reason"].to_list()[0].startswith(f"`metadata.annotations.{LEAST}` is no number above 0")
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        ([workload("wide", 8, 0)], "`spec.podSets.minCount` is no number above 0: 0"),
+        ([workload("wide", 8, -1)], "`spec.podSets.minCount` is no number above 0: -1"),
+        ([workload("wide", 8, 9)], "`spec.podSets.minCount` is above the number of pods: 9 of 8"),
+        ([job("wide", 8, 8, **{LEAST: "9"})], f"`metadata.annotations.{LEAST}` is above the number of pods: 9 of 8"),
+    ],
+)
+def test_a_least_count_that_kueue_would_not_take_is_rejected_with_its_reason(read, objects, reason):
+    assert read(*pods("wide", 8, 0, 60), *objects).rejects["reason"].to_list()[0].startswith(reason)
 
 
 @pytest.mark.parametrize(

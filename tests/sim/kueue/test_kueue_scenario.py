@@ -54,7 +54,7 @@ def test_a_single_queue_is_everybodys():
 
 def workload(rows, **columns):
     frame = pl.DataFrame(rows, schema=["submit", "runtime", "gpu_milli", "group"], orient="row")
-    return Workload.of(frame.with_columns(instances=1, **columns), source="test")
+    return Workload.of(frame.with_columns(**({"instances": 1} | columns)), source="test")
 
 
 def run(rows, site=SITE, nodes=2, **columns):
@@ -77,6 +77,15 @@ def test_quota_keeps_a_job_waiting_though_gpus_are_free():
 def test_pods_that_find_no_node_wait_with_their_quota():
     rows = [(0.0, 50.0, 5000, "vision"), (1.0, 50.0, 5000, "speech")]
     assert run(rows, nodes=1).jobs["start"].to_list() == [0.0, 50.0]
+
+
+@pytest.mark.parametrize("pods", [1, 2])
+def test_a_job_that_is_preempted_while_it_waits_for_nodes_does_not_begin_on_those_that_become_free(pods):
+    """Quota for two nodes, of which one is there, or for four, of which three are: a gang of two has one of them."""
+    site = Kueue.of(cq("all", None, gpus(16 * pods), within=LOWER))
+    rows = [(0.0, 100.0, 8000, "x"), (1.0, 60.0, 8000, "x"), (90.0, 50.0, 8000, "x")]
+    played = run(rows, site, 2 * pods - 1, priority=pl.Series([10, 0, 5]), instances=pl.Series([pods] * 3))
+    assert played.jobs["start"].to_list() == [0.0, 150.0, 100.0]
 
 
 def test_a_gang_begins_with_its_last_pod():

@@ -93,7 +93,7 @@ class Loop:
         self.number = {one.name: k for k, one in enumerate(workloads)}
         self.state = Snapshot.of(site.kueue, forests=site.forests())
         self.queues = {name: PendingQueue(queue) for name, queue in site.kueue.cluster_queues.items()}
-        self.events: list[tuple[float, int, int]] = []
+        self.events: list[tuple[float, int, int, int]] = []  # the last: how often it was evicted before
         self.now = 0.0
         self.holding: dict[int, tuple[Admitted, WorkloadRun]] = {}
         never = [math.inf] * len(workloads)
@@ -102,15 +102,16 @@ class Loop:
 
     def play(self, submit: Sequence[float], until: float = math.inf, progress: Progress = silent) -> KueuePlayed:
         """Run until nothing can change any more, or until a moment."""
-        self.events = [(at, ARRIVE, k) for k, at in enumerate(submit) if at < math.inf]
+        self.events = [(at, ARRIVE, k, 0) for k, at in enumerate(submit) if at < math.inf]
         heapq.heapify(self.events)
         done, reported = 0, 0
         while self.events and self.events[0][0] <= until:
             self.now = self.events[0][0]
             while self.events and self.events[0][0] == self.now:
-                _, kind, k = heapq.heappop(self.events)
-                self._happen(kind, k)
-                done += kind == END
+                _, kind, k, evictions = heapq.heappop(self.events)
+                if evictions == self.played.evictions[k]:  # else it is of a run that was cut short
+                    self._happen(kind, k)
+                    done += kind == END
             self._schedule()
             if done >= reported + REPORT:
                 reported = done
@@ -118,7 +119,7 @@ class Loop:
         return self.played
 
     def _at(self, time: float, kind: int, k: int) -> None:
-        heapq.heappush(self.events, (time, kind, k))
+        heapq.heappush(self.events, (time, kind, k, self.played.evictions[k]))
 
     # -- what happens -----------------------------------------------------------------------------------------------
 

@@ -58,8 +58,8 @@ class PodLoop(Loop):
         return float(self.latency[k] + round((self.run[k] - self.latency[k]) * stretch / TICK) * TICK)
 
     def grace(self, k: int) -> float:
-        """How long the pods of a job take to leave."""
-        return self.graces[k]
+        """How long the pods of a job take to leave: none at all where none has a node."""
+        return self.graces[k] if k in self.bound and self.bound[k].nodes else 0.0
 
     def left(self, k: int) -> None:
         """Take the pods off their nodes."""
@@ -75,7 +75,8 @@ class PodLoop(Loop):
             self._freed = False
             waiting, self._without_nodes = sorted(self._without_nodes, key=self._order), []
             for k in waiting:
-                self._bind(k)
+                if not self.holding[k][0].evicted:  # its pods are deleted, and those without a node go at once
+                    self._bind(k)
         super()._schedule()
 
     def _order(self, k: int) -> tuple[int, float]:

@@ -13,6 +13,7 @@ from fleetlab.core.kueue_workload import Parallelism
 from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, whole, words
 
 LEAST = "kueue.x-k8s.io/job-min-parallelism"
+QUEUE = "kueue.x-k8s.io/queue-name"  # a label of Jobs that Kueue admits
 SYNCED = "kueue.x-k8s.io/job-completions-equal-parallelism"  # Kueue lowers completions with parallelism
 
 
@@ -39,17 +40,22 @@ class Parallelisms:
 
     jobs: dict[str, Parallelism] = field(default_factory=dict)
     workloads: dict[str, AdmittedPods] = field(default_factory=dict)
+    queued: set[str] = field(default_factory=set)  # Jobs that Kueue admits, whether a Workload is listed or not
     several: int = 0  # Workloads of several sets of pods, of which one would do with fewer
 
     def store_job(self, item: Object) -> None:
         """Take a Job; Malformed says what is wrong with it."""
         about, spec = members(item.get("metadata"), "metadata"), members(item.get("spec"), "spec")
         notes = members(about.get("annotations"), "metadata.annotations")
+        labels = members(about.get("labels"), "metadata.labels")
         count, completions = (_positive(spec.get(name), f"spec.{name}") for name in ("parallelism", "completions"))
         at_once = min(count or 1, completions or count or 1)
         least = _least(notes, at_once)
         work = None if words(notes.get(SYNCED), SYNCED) == "true" else completions
-        self.jobs[words(about.get("uid"), "metadata.uid")] = Parallelism(at_once, least, work)
+        uid = words(about.get("uid"), "metadata.uid")
+        self.jobs[uid] = Parallelism(at_once, least, work)
+        if notes.get(LEAST) is not None or labels.get(QUEUE) is not None:
+            self.queued.add(uid)
 
     def store_workload(self, item: Object) -> None:
         """Take a Workload; Malformed says what is wrong with it."""
@@ -59,8 +65,9 @@ class Parallelisms:
         if len(sets) != 1:
             self.several += shrinks
             return
-        count, least = (_positive(sets[0].get(name), f"spec.podSets.{name}") for name in ("count", "minCount"))
-        asked = Parallelism(count or 1, least if least is not None and least < (count or 1) else None)
+        count = _positive(sets[0].get("count"), "spec.podSets.count") or 1
+        given, where = sets[0].get("minCount"), "spec.podSets.minCount"
+        asked = Parallelism(count, None if given is None else _fewer(whole(given, where), count, where))
         for one in elements(about.get("ownerReferences"), "metadata.ownerReferences"):
             owner = members(one, "metadata.ownerReferences")
             if owner.get("kind") == "Job" or shrinks:
@@ -70,7 +77,7 @@ class Parallelisms:
         """What is known of a job; None: it has all its pods, or none."""
         job, workload = self.jobs.get(uid), self.workloads.get(uid)
         if workload is None:
-            return None if job is None or job.least is None else AdmittedPods(job, job.count)
+            return AdmittedPods(job, job.count) if job is not None and uid in self.queued else None
         asked = workload.asked
         work = None if job is None else job.completions
         return AdmittedPods(Parallelism(asked.count, asked.least, work), workload.admitted)
@@ -95,11 +102,22 @@ def _least(notes: Object, count: int) -> int | None:
     """The least number of pods that will do; None: all of them."""
     if notes.get(LEAST) is None:
         return None
-    given = words(notes[LEAST], LEAST)
-    if not (given.isascii() and given.isdecimal() and len(given) < 10) or int(given) < 1:
-        msg = f"`metadata.annotations.{LEAST}` is no number above 0: {given[:80] or 'nothing'}"
+    given, where = words(notes[LEAST], LEAST), f"metadata.annotations.{LEAST}"
+    if not (given.isascii() and given.isdecimal() and len(given) < 10):
+        msg = f"`{where}` is no number above 0: {given[:80] or 'nothing'}"
         raise MalformedObject(msg)
-    return int(given) if int(given) < count else None
+    return _fewer(int(given), count, where)
+
+
+def _fewer(least: int, count: int, where: str) -> int | None:
+    """The least number of pods, if it is fewer than all; Kueue takes none that is not positive or above the count."""
+    if least < 1:
+        msg = f"`{where}` is no number above 0: {least}"
+        raise MalformedObject(msg)
+    if least > count:
+        msg = f"`{where}` is above the number of pods: {least} of {count}"
+        raise MalformedObject(msg)
+    return least if least < count else None
 
 
 def _admitted(item: Object) -> int | None:

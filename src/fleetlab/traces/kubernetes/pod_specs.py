@@ -40,7 +40,7 @@ def spec_series(
     """Return the series; `jobs` says which number each gang has got."""
     keys = {CONTROLLER, *(one.key for selector in _selectors(specs.values(), budgets) for one in selector.labels)}
     numbers: dict[tuple[str, str], int] = {}
-    rows = [(at, _number(specs[gang[0]["key"]], keys, numbers)) for at, gang in enumerate(gangs)]
+    rows = [(at, _number(_of_gang(gang, specs), keys, numbers)) for at, gang in enumerate(gangs)]
     frame = pl.DataFrame(rows, schema={"at": pl.Int64, "spec": pl.Int64}, orient="row")
     texts = [(number, pod, created) for (pod, created), number in numbers.items()]
     of_nodes = [(node.name, _text(node.to_values())) for node in nodes]
@@ -49,6 +49,12 @@ def spec_series(
         SPECS: pl.LazyFrame(texts, schema={"spec": pl.Int64, "pod": pl.String, "created": pl.String}, orient="row"),
         NODES: pl.LazyFrame(of_nodes, schema={"node": pl.String, "spec": pl.String}, orient="row"),
     }
+
+
+def _of_gang(gang: list[Row], specs: Mapping[str, Spec]) -> Spec:
+    """What its first pod says; a gang has left when the last of its pods has."""
+    pod, created = specs[gang[0]["key"]]
+    return replace(pod, grace=max(specs[row["key"]][0].grace for row in gang)), created
 
 
 def _number(spec: Spec, keys: set[str], numbers: dict[tuple[str, str], int]) -> int:

@@ -93,7 +93,7 @@ def scheduler_of(config: Object, name: str | None = None) -> KubeScheduler:
     arguments, plugins = dict(_arguments(profile, release)), members(profile.get("plugins"), "plugins")
     added = members(arguments.get("NodeAffinity", {}).get("addedAffinity"), "addedAffinity")
     key = "percentageOfNodesToScore"
-    own_spread = default_spread(arguments.get("PodTopologySpread", {}))
+    own_spread = default_spread(arguments.get("PodTopologySpread", {}), release)
     shared = KubeScheduler(
         weights=_weights(plugins, defaults) if release == FIRST else later_weights(plugins, defaults),
         resources={plugin: found for plugin, given in arguments.items() if (found := resources(given))},

@@ -185,18 +185,24 @@ def _spread(spec: Object, labels: Mapping[str, str]) -> Iterable[SpreadConstrain
             words(one.get("topologyKey"), f"{where}.topologyKey"),
             one.get("whenUnsatisfiable") == "DoNotSchedule",
             Selector((*chosen.labels, *same)),
-            whole(one.get("minDomains"), f"{where}.minDomains") or 1,
-            _policy(one, "nodeAffinityPolicy", otherwise="Honor"),
-            _policy(one, "nodeTaintsPolicy", otherwise="Ignore"),
+            *domains_of(one, where),
         )
 
 
-def _policy(constraint: Object, key: str, *, otherwise: str) -> bool:
+def domains_of(constraint: Object, where: str) -> tuple[int, bool, bool]:
+    """Read what a constraint says of its domains: how few count as none, and which nodes it looks at."""
+    return (
+        whole(constraint.get("minDomains"), f"{where}.minDomains") or 1,
+        _policy(constraint, where, "nodeAffinityPolicy", otherwise="Honor"),
+        _policy(constraint, where, "nodeTaintsPolicy", otherwise="Ignore"),
+    )
+
+
+def _policy(constraint: Object, where: str, key: str, *, otherwise: str) -> bool:
     """Whether a constraint honors what its pod says of nodes."""
-    where = f"spec.topologySpreadConstraints.{key}"
-    said = words(constraint.get(key), where) or otherwise
+    said = words(constraint.get(key), f"{where}.{key}") or otherwise
     if said not in ("Honor", "Ignore"):
-        msg = f"`{where}` is neither Honor nor Ignore: {said[:80]}"
+        msg = f"`{where}.{key}` is neither Honor nor Ignore: {said[:80]}"
         raise MalformedObject(msg)
     return said == "Honor"
 
