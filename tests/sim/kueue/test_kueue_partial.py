@@ -175,6 +175,16 @@ def test_a_job_that_the_log_saw_with_fewer_pods_is_read_with_all_and_their_runti
     assert any("1 jobs ran with fewer pods" in note for note in trace.notes)
 
 
+def test_a_job_that_still_runs_with_fewer_pods_was_seen_for_as_long_as_with_all(read):
+    """5 of 8 pods since second 0, and a pod of another job that ends at 80 s: 80 s with 5 pods are 50 s with 8."""
+    running = pods("wide", 5, 0, 0)
+    for pod in running:
+        pod["status"] = {"phase": "Running", "startTime": time(0)}
+    frame = read(*running, workload("wide", 8, 4, 5), *pods("other", 1, 0, 80)).workload.frame
+    told = frame.filter(instances=8).select("status", "runtime", "runtime_at_least")
+    assert told.rows() == [("running", None, 50.0)]
+
+
 def test_pods_that_come_one_wave_after_the_other_are_as_many_as_run_at_once(read):
     waves = [one for k in range(3) for one in pods("train", 2, 60 * k, 60)]
     trace = read(*waves, workload("train", 2, admitted=2), job("train", 2, 6))

@@ -103,6 +103,9 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     unsized = jobs.filter("unsized").select("job")
     parts = jobs.filter(pl.col("least").is_not_null()).select("job", "least", "completions", count="instances")
     workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
+    if (jobs["stretch"] > 1).any():  # what they were seen to run, too, as with all of their pods
+        seen = workload.frame["runtime_at_least"] / jobs["stretch"]
+        workload = replace(workload, frame=workload.frame.with_columns(runtime_at_least=seen))
     intake.keep("pods", len(rows))
     kueue, left_out = lists.kueue.site(lists.scheduler if isinstance(lists.scheduler, KubeScheduler) else None)
     site, ruled = lists.rules.site(
