@@ -256,6 +256,12 @@ def test_selectors_affinity_and_tolerations_are_a_constraint(read, spec, constra
     assert any("select a node by its name" in note for note in trace.notes) == pinned
 
 
+def test_an_operator_that_does_not_exist_is_turned_away_and_not_passed_over(read):
+    near = affinity([{"key": "zone", "operator": "Near", "values": ["z1"]}])
+    (reason,) = read(pod("a"), pod("b", **near)).rejects["reason"]
+    assert reason.startswith("`spec.affinity.operator` is none of In, NotIn, Exists, DoesNotExist, Gt, Lt: Near")
+
+
 def test_the_queue_of_a_pod_is_a_label(read):
     queued = pod()
     queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}

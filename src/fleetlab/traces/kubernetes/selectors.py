@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from fleetlab.core.kubernetes import Taint, Toleration
 from fleetlab.traces.kubernetes.nodes import MODELS, Node
-from fleetlab.traces.kubernetes.objects import Object, elements, members, words
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, words
 
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 NAMES = ("kubernetes.io/hostname", "metadata.name")
 _PLAIN = re.compile(r"[\w./:=+-]+")  # what a feature may be called
 
@@ -69,6 +70,9 @@ def choices_of(term: Object) -> list[Choice]:
     for item in listed:
         choice = members(item, where)
         key, operator = (words(choice.get(name), f"{where}.{name}") for name in ("key", "operator"))
+        if operator not in OPERATORS:
+            msg = f"`{where}.operator` is none of {', '.join(OPERATORS)}: {operator}"
+            raise MalformedObject(msg)
         choices.append((key, operator, [words(value, where) for value in elements(choice.get("values"), where)]))
     return choices
 
