@@ -283,6 +283,10 @@ REFUSED = [
         "the state has no `submitted`; did you mean `submit`\\?|no attribute 'submitted'",
     ),
     (
+        lambda s, job, now: s.runtime[job],
+        "the state has no `runtime`; did you mean `estimate`\\?|no attribute 'runtime'",
+    ),
+    (
         lambda s, job, now: s.submit[job] + "s",
         r"there is no such operation: add\(float64, Literal\[str\]\(s\)\)|raises .*TypeError",
     ),

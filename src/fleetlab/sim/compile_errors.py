@@ -23,7 +23,7 @@ def in_a_line(complaint: str, fields: Sequence[str]) -> tuple[str, str]:
     if "readonly array" in text and ("Cannot modify" in text or "setitem" in text):
         return f"it writes to the state{_where(text)}", "the state is the simulator's: read it, and return a number"
     if unknown := re.search(r"Unknown attribute '(\w+)' of type State", text):
-        near = get_close_matches(unknown[1], fields, 1)
+        near = ["estimate"] if unknown[1] == "runtime" else get_close_matches(unknown[1], fields, 1)
         did = f"; did you mean `{near[0]}`?" if near else ""
         return f"the state has no `{unknown[1]}`{did}{_where(text)}", f"it has {', '.join(fields)}"
     lines = [line.strip(" -.") for line in text.splitlines()]
