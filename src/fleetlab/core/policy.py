@@ -34,7 +34,7 @@ class Policy:
     placement
         Which node an instance is placed on: a name, MODULE:NAME, or a function of your own.
     estimate
-        What is believed of runtimes: a name, or a column of seconds.
+        Runtimes as the scheduler estimates them: a name, or a column of seconds.
     sharing
         How fractional requests share a GPU.
     preemption

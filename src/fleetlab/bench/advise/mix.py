@@ -34,7 +34,7 @@ class AskedMix:
     mixes: tuple[str, ...]  # names of measured mixes
     tenants: int
     basis: str  # `measured` as such, or mixes of the same kind or class
-    names: tuple[str, ...]  # tenants of the measured mix; of several mixes, what was asked for
+    names: tuple[str, ...]  # tenants: of the measured mix, or as requested where several mixes answer
     about: str = ""  # which measured mixes answer, where they are not the mix itself
     limits: dict[str, float] | None = None  # goals of TTFT and TPOT in seconds, instead of those of the servers
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # measured works that stand for each class

@@ -145,7 +145,7 @@ class Loop:
             self._come(self.owners.try_again(self.now), self.now)
 
     def _others_at(self, at: float) -> list[int]:
-        """Take the other pods that come at a moment."""
+        """Take the other pods that are created at the same time."""
         found = []
         while self.events and self.events[0][:2] == (at, ARRIVE):
             found.append(heapq.heappop(self.events)[2])
