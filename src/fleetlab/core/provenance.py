@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 
 @cache
 def _version() -> str:
-    return version("fleetlab")  # looks for a file each time, as long as a small simulation takes
+    try:
+        return version("fleetlab")  # looks for a file each time, as long as a small simulation takes
+    except PackageNotFoundError:  # run from its source on a machine where nothing can be installed
+        return "not installed"
 
 
 @dataclass(frozen=True, slots=True)
