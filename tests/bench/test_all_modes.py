@@ -154,9 +154,22 @@ def test_another_seed_needs_another_folder(measured, capsys):
     assert "contains another run: seed 0, not 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("named", [["quick"], ["llm", "quick"], ["pairs-ts", "quick"]])
+def test_quick_is_measured_where_not_all_pairs_are_named(named):
+    assert [stage.name for stage in choose(named, 60 * 60, BOTH)] == named
+
+
 def test_a_budget_that_is_too_small_is_told(tmp_path, capsys):
     assert main(["--out", str(tmp_path), "--minutes", "0.5", "--rehearse"]) == 2
     assert "nothing fits into 0.5 minutes" in capsys.readouterr().err
+
+
+def test_what_the_shortest_plan_needs_is_told_and_is_enough(tmp_path, capsys):
+    """A plan that is never shortened."""
+    assert main(["--out", str(tmp_path), "--minutes", "3", "--stages", "llm,quick", "--rehearse"]) == 2
+    minutes, _, name = capsys.readouterr().err.partition("--minutes ")[2].partition(",")[0].partition(" is enough for ")
+    assert [stage.name for stage in choose(["llm", "quick"], 60 * int(minutes), BOTH)] == [name]
+    assert not choose(["llm", "quick"], 60 * (int(minutes) - 1), BOTH)
 
 
 def test_a_machine_without_a_gpu_is_told_to_rehearse(tmp_path, capsys, monkeypatch):

@@ -80,7 +80,7 @@ def test_the_worst_neighbor_decides_on_fairness():
 
 def test_a_word_of_the_pattern_is_a_leak():
     leak = cell("information", "free", found_share=0.25, read_mib=2048)
-    says = "of a freed pattern the next tenant found: 25% (free); it read 2 GiB or more"
+    says = "of a freed pattern the next tenant found: 25 % (free); it read 2 GiB or more"
     assert verdicts(leak)["confidentiality"] == (LOST, says)
     assert verdicts(leak | {"found_share": 0.0})["confidentiality"][0] == KEPT
 

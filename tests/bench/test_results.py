@@ -267,7 +267,7 @@ def test_requests_that_had_not_ended_have_no_p99(tmp_path):
     made = row(suite_result(folder(tmp_path, [generating(970, 30)])).tables()["serving"])
     assert (made["p95_ms"], made["p99_ms"], made["p99_low"]) == (pytest.approx(1000, rel=2e-3), None, None)
     assert "P99 is above 5,0" in made["short"]
-    assert "ms: 30 of 1000 requests had not ended" in made["short"]
+    assert "ms: 30 of 1,000 requests had not ended" in made["short"]
     assert (made["offered"], made["answered"]) == pytest.approx((100, 97))
 
 
@@ -280,7 +280,7 @@ def test_requests_that_had_all_ended_have_a_p99(tmp_path):
 @pytest.mark.parametrize(("rates", "holds"), [((100, 105), True), ((100, 107), False)])
 def test_anchors_are_within_three_in_a_hundred_of_their_mean(rates, holds, tmp_path):
     lines = [line("a", [rate], block=b) for b, rate in enumerate(rates)]
-    made = row(suite_result(folder(tmp_path, lines)).tables()["checks"], check="solo rate within 3% in every block")
+    made = row(suite_result(folder(tmp_path, lines)).tables()["checks"], check="solo rate within 3 % in every block")
     assert (made["checked"], made["passed"]) == (1, holds)
 
 
@@ -306,7 +306,7 @@ def test_clocks_that_were_throttled_are_flagged(reasons, holds, tmp_path):
 @pytest.mark.parametrize(("cores", "holds"), [(2, True), (1, False)])
 def test_a_busy_host_is_flagged(cores, holds, tmp_path):
     """Two tenants take half a core each."""
-    assert check(tmp_path, line("a+b", [1, 1]), "CPU utilization below 80%", {"cores": cores}) is holds
+    assert check(tmp_path, line("a+b", [1, 1]), "CPU utilization below 80 %", {"cores": cores}) is holds
 
 
 def test_what_was_not_there_to_check_is_not_checked(tmp_path):

@@ -117,7 +117,7 @@ def test_a_host_that_is_full_is_not_the_cards_fault():
 
 def test_a_host_that_starves_the_card_is_said_where_there_is_a_card():
     cells = cell(1, starved=0.1), cell(2, starved=0.7)
-    assert "70% of steps found the GPU idle (10% alone)" in judge(*cells)[2][0]
+    assert "70 % of steps found the GPU idle (10 % alone)" in judge(*cells)[2][0]
     assert judge(*cells, on_card=False)[2] == []
     assert judge(cell(1, starved=0.6), cell(2, starved=0.7))[2] == []
 

@@ -76,6 +76,7 @@ def test_a_p99_of_requests_that_had_not_ended_with_the_window_is_a_limit_and_dec
     with pytest.raises(DeviceError, match=r"MPS: P99 above 7,5.. ms: 20 of 1,000 requests had not ended") as caught:
         advise(folder, mix="chat, train", goal="p99")
     assert "--goal goodput" in caught.value.hint
+    assert "a window in which 99 % of the requests end" in caught.value.hint
 
 
 def test_a_p99_below_which_all_requests_ended_is_a_value(tmp_path, made):
@@ -120,12 +121,64 @@ def test_longer_windows_of_the_same_mix_count_instead_of_short_ones(tmp_path, ma
 
 
 def test_a_server_that_falls_behind_in_long_windows_is_not_known_in_short_ones():
-    """On the H200 by time slicing, 0.7 to 0.9 of the requests beside a training seemed good in 7 s; none in 30 s."""
+    """On the H200 by time slicing, 0.2 to 0.5 of the requests beside a training seemed good in 7 s; none in 30 s."""
     short, long = (
         advise_rows(MEASURED / name, "llm-serve, resnet-train") for name in ("h200-again/llm", "h200-long/llm")
     )
     assert short["time-slicing"]["value"] is None
     assert long["time-slicing"]["value"] < 0.05 * long["mps"]["value"]
+
+
+def test_goodput_of_servers_that_keep_up_in_no_mode_is_no_choice():
+    """Of 4 servers on the H200, each mode leaves a third or more of the requests without a first token."""
+    with pytest.raises(DeviceError, match="keeps up in no mode: 4 llm-serve: time slicing falls behind: 16 of 41") as e:
+        advise(MEASURED / "h200-long" / "llm", mix="4 llm-serve", goal="goodput")
+    assert "fewer requests" in e.value.hint
+
+
+def test_advice_does_not_flip_to_a_mode_in_which_servers_fall_behind():
+    found = advise(MEASURED / "h200-long" / "llm", mix="2 llm-serve", goal="goodput")
+    assert "4 llm-serve" not in found.tables()["flips"]["mix"].to_list()
+
+
+def test_goodput_says_in_which_modes_the_server_falls_behind():
+    found = advise(MEASURED / "h200-long" / "llm", mix="llm-serve, resnet-train", goal="goodput")
+    assert "Time slicing falls behind: 9 of 11 requests/s: its goodput falls as long as one measures." in found.findings
+
+
+def test_a_server_that_falls_behind_is_told_as_that_and_not_as_a_late_generator():
+    """In the first run on the H200, the generator beside a training by time slicing was 19 ms late, as its server was."""
+    folder = MEASURED / "h200-llm"
+    with pytest.raises(DeviceError, match=r"time slicing: falls behind: 6 of 13 requests/s"):
+        advise(folder, mix="llm-serve, resnet-train", goal="goodput")
+    (said,) = [line for line in analyze(folder).findings if line.startswith("llm-serve beside resnet-train: servers")]
+    assert "0 under time slicing" in said
+
+
+def test_a_server_that_keeps_up_with_a_late_generator_is_not_valid(tmp_path, made):
+    chats(made, tmp_path, HALF_AND_MOST, lag=0.01)
+    (said,) = [line for line in analyze(tmp_path).findings if line.startswith("chat beside train: servers")]
+    assert said.endswith("not valid (late generator) under time slicing, not valid (late generator) under MPS.")
+
+
+def test_windows_without_a_request_tell_nothing(tmp_path, made):
+    modes = ("time-slicing", "mps")
+    cells = [made.cell([server(made, 0, 0), made.tenant("train", 60.0)], mode=mode) for mode in modes]
+    folder = made.suite(tmp_path, cells)
+    assert suite_result(folder).tables()["llm"]["keeps_up"].to_list() == [None, None]
+    assert suite_result(folder).tables()["serving"]["keeps_up"].to_list() == [None, None]
+    with pytest.raises(DeviceError, match="MPS: no request fell due in a window of 10 s"):
+        advise(folder, mix="chat, train", goal="goodput")
+
+
+def test_other_servers_beside_a_language_model_count_however_long_its_windows_are(tmp_path, made):
+    """An image server that answers 50 of 100 requests/s falls behind, also where the model's window is too short."""
+    cells = []
+    for mode in ("time-slicing", "mps"):
+        images = made.tenant("images", 50.0, offered=500)
+        cells.append(made.cell([server(made, 85, 0, cut=15), images], mode=mode))
+    with pytest.raises(DeviceError, match=r"keeps up in no mode.*MPS falls behind"):
+        advise(made.suite(tmp_path, cells), mix="chat, images", goal="p99")
 
 
 def advise_rows(folder, mix):
@@ -314,7 +367,6 @@ def within(request):
     ("mix", "tenants", "best"),
     [
         ("2 llm-serve", ["llm-serve"] * 2, "mps"),
-        ("4 llm-serve", ["llm-serve"] * 4, "mps@25"),
         ("bert-train, llm-serve", ["bert-train", "llm-serve"], "mps"),
         ("llm-serve, resnet-train", ["llm-serve", "resnet-train"], "mps@50"),
     ],

@@ -138,7 +138,7 @@ def test_costs_turn_round_with_the_numbers(tmp_path, made):
     assert one["gpu_s_per_1000"] == pytest.approx(1000 / 1600, rel=1e-5)
     assert one["cost_per_1000"] == pytest.approx(3.6 / 3600 * 1000 / 1600, rel=1e-5)
     assert one["joules_an_item"] == pytest.approx(300 / 1600, rel=1e-5)
-    assert "0 of 1 mixes under time slicing and 1 of 1 mixes under MPS" in said(found, 6)
+    assert "0 of 1 mix under time slicing and 1 of 1 mix under MPS" in said(found, 6)
     assert "1.250 GPU hours" in said(found, 6) or "1.25" in said(found, 6)
 
 

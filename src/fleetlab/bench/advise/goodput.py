@@ -1,6 +1,7 @@
 """Goodput of language-model servers by mode: requests per second within the goals of TTFT and time per token.
 
-Windows in which few requests ended do not count: a server that does not keep up meets its goals at first.
+Windows in which few requests ended do not count: a server that does not keep up meets its goals at first. Where it
+keeps up in no mode, none is a choice.
 
 A request that the end of the window cut off while it met the goals is undecided, and left out of the share. Two modes
 are compared by the log of the ratio of their shares (Katz et al., Biometrics 34, 1978), with half a hit added, as a
@@ -16,9 +17,16 @@ from fleetlab.bench.analysis.findings import Findings
 from fleetlab.bench.analysis.modes import mode_name
 from fleetlab.bench.analysis.suite_data import CellResult
 from fleetlab.bench.analysis.values import IN_ONE_PLAN, LATE, NORMAL, GoalValues, is_apart
-from fleetlab.bench.analysis.wording import join_words
+from fleetlab.bench.analysis.wording import capital, join_words
 from fleetlab.bench.results.cells import Cell
-from fleetlab.bench.results.latency import long_windows, too_short, unfinished
+from fleetlab.bench.results.latency import (
+    falls_behind,
+    long_windows,
+    request_rates,
+    shortfall,
+    too_short,
+    unfinished,
+)
 from fleetlab.bench.results.llm import ServedWindows, served_windows
 from fleetlab.stats import Difference, Interval, log_share
 
@@ -40,13 +48,24 @@ class ModeGoodput:
     def left_out(self) -> str:
         """Why it is not compared; empty if it is."""
         if not self.windows.on_time:
-            return LATE
+            return self.shortfall or LATE  # the generator of a server that falls behind is late as well
         servers = _servers(self.cells)
         if not too_short(servers):
             return ""
         windows = max(one["llm"]["seconds"] for one in servers)
+        if not self.windows.requests:
+            return f"no request fell due in a window of {windows:g} s"
         ended = 100 * (1 - sum(map(unfinished, servers)) / self.windows.requests)
         return f"{ended:.0f} % of requests ended in a window of {windows:g} s: too short to tell whether it keeps up"
+
+    @property
+    def shortfall(self) -> str:
+        """How far a server falls behind: answered and offered requests per second; empty if all keep up."""
+        servers = _servers(self.cells)
+        if not any(falls_behind(one, 0.0) for one in servers):
+            return ""
+        answered = sum(request_rates(one, 0.0)[1] for one in servers) / len(self.cells)
+        return shortfall(answered, self.offered)
 
     def per_second(self, share: float) -> float:
         """Requests per second that are such a share."""
@@ -63,7 +82,20 @@ class GoodputValues(GoalValues):
     @property
     def modes(self) -> list[str]:
         """Modes that count."""
+        return [mode for mode in self._told if mode not in self.falls_behind]
+
+    @property
+    def _told(self) -> list[str]:
         return [mode for mode in self.by if is_apart(mode) and mode not in self.not_compared]
+
+    @property
+    def falls_behind(self) -> dict[str, str]:
+        """All modes, if servers keep up in none of them: goodput only falls, and the best of these is no choice."""
+        behind = self._behind()
+        return behind if len(behind) == len(self._told) else {}
+
+    def _behind(self) -> dict[str, str]:
+        return {mode: why for mode in self._told if (why := self.by[mode].shortfall)}
 
     @property
     def not_compared(self) -> dict[str, str]:
@@ -91,6 +123,8 @@ class GoodputValues(GoalValues):
         goals = self.by[best].windows.goals
         within = f"a first token within {1000 * goals['ttft']:g} ms and {1000 * goals['tpot']:g} ms per token"
         said = [f"Share of requests with {within}: {join_words(shares)}."]
+        if behind := [f"{mode_name(mode)} {why}" for mode, why in self._behind().items()]:
+            said.append(f"{capital('; '.join(behind))}: its goodput falls as long as one measures.")
         if changed := self._other_order(best):
             said.append(changed)
         return said

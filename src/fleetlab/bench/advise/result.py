@@ -29,7 +29,7 @@ from fleetlab.bench.analysis.modes import mode_name, mode_notes, mode_order
 from fleetlab.bench.analysis.result import REHEARSAL
 from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import collect_suites
-from fleetlab.bench.analysis.values import GoalValues, MeasureValues, ServedValues, is_apart
+from fleetlab.bench.analysis.values import CUT_OFF, GoalValues, MeasureValues, ServedValues, is_apart
 from fleetlab.bench.analysis.wording import capital, join_words, number
 from fleetlab.bench.llm.goals import parse_goals
 from fleetlab.bench.results.cells import table
@@ -189,6 +189,8 @@ def _no_choice(values: GoalValues, asked: AskedMix, goal: str) -> DeviceError:
     msg = f"{goal} is not known in two modes: {asked.words}" + (f"; {why}" if why else "")
     needs = "a P99 needs at least 299 requests, and" if isinstance(values, ServedValues) else "it needs"
     hint = f"measure both in one plan; {needs} a generator that is on time"
+    if any(CUT_OFF in why for why in values.not_compared.values()):
+        hint += ", and a window in which 99 % of the requests end: `--window` makes it longer"
     if isinstance(values, GoodputValues):
         hint += ", and a window ten times as long as a request: `fleetlab bench suite llm --window 60`"
     return DeviceError(msg, hint=f"{_goodput(values)}{hint}")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.all_modes.stages import PROGRAMS, ChosenStage, choose, named_stages, seconds_of
+from fleetlab.bench.all_modes.stages import PROGRAMS, ChosenStage, choose, least_minutes, named_stages, seconds_of
 from fleetlab.bench.isolation.run import modes as isolation_modes
 from fleetlab.bench.isolation.run import run_isolation
 from fleetlab.bench.options import AllOptions, IsolationOptions
@@ -72,13 +72,20 @@ class AllRun:
         self._stages = self._chosen()
         if not self._stages:
             msg = f"nothing fits into {self._options.minutes:g} minutes"
-            raise BenchError(msg, hint="raise --minutes, or name a shorter plan with --stages")
+            raise BenchError(msg, hint=self._longer())
         self._states: dict[str, str] = {}
         self._declare()
         for stage in self._stages:
             self._states[stage.name] = self._stage(stage)
             self._declare()
         return all(state == FINISHED for state in self._states.values())
+
+    def _longer(self) -> str:
+        """How many minutes the shortest of the named stages needs."""
+        least = least_minutes(named_stages(self._options.stages), self._allowed, seed=self._options.seed)
+        if least is None:
+            return "none of these plans has a mode that is possible here: `fleetlab share status` says why"
+        return f"--minutes {least[0]} is enough for {least[1]}, the shortest of these plans"
 
     def _chosen(self) -> list[ChosenStage]:
         """What an earlier run chose, and what else the time is enough for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -93,7 +94,7 @@ def choose(names: Sequence[str], seconds: float, modes: Container[str], *, seed:
     """
     rest = [name for name in names if name != "quick"]
     short = _fitting(rest, seconds, modes, seed)
-    if "quick" in names and not set(PAIRS) & set(names) <= {stage.plan for stage in short}:
+    if "quick" in names and not set(PAIRS) <= {stage.plan for stage in short}:
         short = _fitting(names, seconds, modes, seed)
     left = seconds - MARGIN - sum(_seconds(stage, modes, seed) for stage in short)
     chosen = []
@@ -108,15 +109,24 @@ def choose(names: Sequence[str], seconds: float, modes: Container[str], *, seed:
 def _fitting(names: Iterable[str], seconds: float, modes: Container[str], seed: int) -> list[ChosenStage]:
     stages, left = [], seconds - MARGIN
     for name in names:
-        stage = (
-            ChosenStage(name)
-            if name.endswith(".toml") or name in WHOLE
-            else ChosenStage(name, settle=SETTLE, window=WINDOW)
-        )
+        stage = _short(name)
         if 0 < (taken := _seconds(stage, modes, seed)) <= left:
             stages.append(stage)
             left -= taken
     return stages
+
+
+def _short(name: str) -> ChosenStage:
+    if name.endswith(".toml") or name in WHOLE:
+        return ChosenStage(name)
+    return ChosenStage(name, settle=SETTLE, window=WINDOW)
+
+
+def least_minutes(names: Iterable[str], modes: Container[str], *, seed: int = 0) -> tuple[int, str] | None:
+    """The fewest minutes in which one of these stages fits, and which; None if none is possible."""
+    each = [(_seconds(_short(name), modes, seed), name) for name in names]
+    taken, name = min((one for one in each if one[0]), default=(0.0, ""))
+    return (math.ceil((taken + MARGIN) / 60), name) if name else None
 
 
 def _seconds(stage: ChosenStage, modes: Container[str], seed: int) -> float:

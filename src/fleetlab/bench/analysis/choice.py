@@ -100,7 +100,9 @@ class ModeChoice:
             return shown
         names = join_words([mode_name(mode) for mode in unsure])
         if not shown:
-            return f"not known: {mode_name(self.best)} is ahead of {names}, but {self._why_unsure(unsure)}"
+            level = all(self.differences[mode].value == 0 for mode in unsure)
+            where = "level with" if level else "ahead of"
+            return f"not known: {mode_name(self.best)} is {where} {names}, but {self._why_unsure(unsure)}"
         return f"{shown}; not known against {names}: it is ahead, but {self._why_unsure(unsure)}"
 
     def _only(self) -> str:

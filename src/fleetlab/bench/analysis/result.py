@@ -46,7 +46,11 @@ class Analysis(Result):
         f = self.facts
         modes, mixes = f.compared()
         stp = [
-            Estimate(f"{name}: geometric mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
+            Estimate(
+                f"{name}: geometric mean STP of {count_noun(len(mixes), 'mix')}",
+                *f.mixes.stp.mean_of(mode, mixes),
+                "GPUs",
+            )
             for mode, name in ((mode, mode_name(mode)) for mode in modes)
             if mixes
         ]

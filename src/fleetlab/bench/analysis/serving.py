@@ -30,6 +30,7 @@ from fleetlab.bench.results.latency import (
     lag_p99,
     long_windows,
     request_rates,
+    shortfall,
     sum_times,
     too_short,
     unfinished,
@@ -54,8 +55,8 @@ class ServedTenant:
         return self._behind() or [at for at in self._long() if _on_time([at[1].about])] or self._long()
 
     def _long(self) -> list[tuple[CellResult, TenantResult]]:
-        """Blocks whose window is long enough to tell, where there are some."""
-        return long_windows(self.cells, lambda at: [at[1].about])
+        """Blocks whose window is long enough to tell, where there are some, with all of their servers."""
+        return long_windows(self.cells, lambda at: _models(at[0]) or [at[1].about])
 
     def _behind(self) -> list[tuple[CellResult, TenantResult]]:
         """All servers of blocks in which one fell behind."""
@@ -74,7 +75,7 @@ class ServedTenant:
 
     def shortfall(self) -> str:
         """How far it falls behind: answered and offered requests per second, those of all servers together."""
-        return f"falls behind: {self.answered or 0.0:,.0f} of {self.offered or 0.0:,.0f} requests/s"
+        return shortfall(self.answered or 0.0, self.offered or 0.0)
 
     @property
     def sent(self) -> list[Cell]:
@@ -148,6 +149,11 @@ class ServedTenant:
     def valid(self) -> bool:
         """Whether the generator was on schedule."""
         return _on_time(self.sent)
+
+
+def _models(m: CellResult) -> list[Cell]:
+    """Servers of language models of a block: they say whether its window is long enough, for its other servers too."""
+    return [t.about for t in m.tenants if "llm" in t.about]
 
 
 def _on_time(sent: list[Cell]) -> bool:

@@ -106,7 +106,9 @@ def _performance(cells: Sequence[Cell]) -> tuple[str, str]:
 
 def _information(cells: Sequence[Cell]) -> tuple[str, str]:
     found = {cell["kind"]: cell["found_share"] for cell in cells}
-    says = "of a freed pattern the next tenant found: " + ", ".join(f"{v:.0%} ({kind})" for kind, v in found.items())
+    says = "of a freed pattern the next tenant found: " + ", ".join(
+        f"{100 * v:.0f} % ({kind})" for kind, v in found.items()
+    )
     says += f"; it read {min(cell['read_mib'] for cell in cells) / GIB:.0f} GiB or more"
     return (LOST if any(found.values()) else KEPT), says
 

@@ -17,17 +17,17 @@ Checks = Iterable[tuple[str, float, bool]]  # what, value, and whether it failed
 def rows_checks(about: dict[str, Any], cells: Sequence[Cell]) -> Iterable[dict[str, Any]]:
     """One row per check; `worst` is the worst case."""
     all_checks: dict[str, Checks] = {
-        f"solo rate within {MAX_DRIFT:.0%} in every block": _solo_drift(cells),
+        f"solo rate within {100 * MAX_DRIFT:g} % in every block": _solo_drift(cells),
         "clients attached to MPS": _attached(cells, "mps"),
         "tenants on their MIG instances": _attached(cells, MIG),
         "no throttling by power or temperature": _throttled(cells),
         f"generator lag below {1000 * MAX_LAG:g} ms at P99": _lags(cells),
-        f"CPU utilization below {MAX_CPU:.0%}": _cpu(cells, about.get("machine", {}).get("cores")),
+        f"CPU utilization below {100 * MAX_CPU:g} %": _cpu(cells, about.get("machine", {}).get("cores")),
     }
     formats: dict[str, Callable[[float], str]] = {
-        f"solo rate within {MAX_DRIFT:.0%} in every block": lambda far: f"{far:.1%}",
+        f"solo rate within {100 * MAX_DRIFT:g} % in every block": lambda far: f"{100 * far:.1f} %",
         f"generator lag below {1000 * MAX_LAG:g} ms at P99": lambda far: f"{1000 * far:.3g} ms",
-        f"CPU utilization below {MAX_CPU:.0%}": lambda far: f"{far:.0%}",
+        f"CPU utilization below {100 * MAX_CPU:g} %": lambda far: f"{100 * far:.0f} %",
     }
     for name, checks in all_checks.items():
         yield _row(name, list(checks), formats.get(name, lambda _: ""))

@@ -67,7 +67,9 @@ def _add_think_time(told: SingleReport, work: Any, made: Row, fed: StepLog) -> N
 
 def _note_starvation(told: SingleReport, made: Row, ask: RunSettings) -> None:
     if ask.device.type == "cuda" and made["starved"] > STARVED:
-        told.notes.append(f"{made['starved']:.0%} of the steps found the device idle: the host is the bottleneck")
+        told.notes.append(
+            f"{100 * made['starved']:.0f} % of the steps found the device idle: the host is the bottleneck"
+        )
 
 
 def by_batch(ask: RunSettings, told: SingleReport, watch: GpuSampler, progress: Progress) -> None:

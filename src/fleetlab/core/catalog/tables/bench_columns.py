@@ -74,7 +74,7 @@ BENCH: Meanings = {
     "kv_most": "most of the key-value cache in use, of all",
     "cell": "kind of notebook cell; of failures, name of the measured cell",
     "users": "users at once",
-    "each_ms": ("mean time to answer; of a training, per step", "ms"),
+    "each_ms": ("geometric mean of the time to answer; of a training, per step", "ms"),
     "slowdown": "the same over one user alone; null: that was not measured",
     "gpu_s_per_1000": ("GPU seconds of 1000 items", "s"),
     "joules_an_item": ("energy of an item; null: no counter", "J"),
