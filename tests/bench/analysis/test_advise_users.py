@@ -147,7 +147,7 @@ def test_goodput_says_in_which_modes_the_server_falls_behind():
 
 
 def test_a_server_that_falls_behind_is_told_as_that_and_not_as_a_late_generator():
-    """In the first run on the H200, the generator beside a training by time slicing was 19 ms late, as its server was."""
+    """In the first run on the H200, the generator beside a training by time slicing was 19 ms late."""
     folder = MEASURED / "h200-llm"
     with pytest.raises(DeviceError, match=r"time slicing: falls behind: 6 of 13 requests/s"):
         advise(folder, mix="llm-serve, resnet-train", goal="goodput")

@@ -102,9 +102,9 @@ def _hours(f: Findings, modes: list[str], mixes: list[str]) -> Iterator[str]:
         money = f", cost {hours.value * f.price:.3g}" if f.price is not None else ""
         parts.append(f"{number(hours)} GPU hours under {mode_name(mode)}{money}")
     yield f"the work of one GPU hour alone takes {join_words(parts)}"
+    of = count_noun(len(mixes), "mix")
     gains = [
-        f"{sum(x.throughput(mode, mix).low > 1 for mix in mixes)} of {count_noun(len(mixes), 'mix')} under {mode_name(mode)}"
-        for mode in modes
+        f"{sum(x.throughput(mode, mix).low > 1 for mix in mixes)} of {of} under {mode_name(mode)}" for mode in modes
     ]
     yield f"sharing is better than running one after the other (95 % interval above 1) in {join_words(gains)}"
     energy = [

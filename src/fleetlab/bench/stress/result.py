@@ -115,5 +115,6 @@ def _notes(about: dict[str, Any], goal: StressGoal, found: dict[str, dict[int, S
         if by.get(1) and by[1].tenants and p95_limit(by[1], goal) is None:
             yield f"{mode}: too few steps alone for a P95, so latency was not checked; longer --window, or --slo-ms"
         if by.get(1) and about["device"].startswith("cuda") and by[1].starved > 0.25:
-            yield f"{mode}: alone, {100 * by[1].starved:.0f} % of steps find the GPU idle: the host is the bottleneck at once"
+            starved = 100 * by[1].starved
+            yield f"{mode}: alone, {starved:.0f} % of steps find the GPU idle: the host is the bottleneck at once"
     yield "each number of tenants was measured in one window: intervals do not cover variation between runs"

@@ -145,7 +145,8 @@ def _host(step: StressStep, alone: StressStep | None, cores: int, *, on_card: bo
         yield f"the host, not the GPU: the tenants keep {step.cores:.1f} of {cores} cores busy"
     # On a CPU each step ends when it returns, so none is ever in flight.
     elif on_card and step.starved > STARVED and alone is not None and alone.starved < AT_FIRST:
-        yield f"the host, not the GPU: {100 * step.starved:.0f} % of steps found the GPU idle ({100 * alone.starved:.0f} % alone)"
+        here, one = 100 * step.starved, 100 * alone.starved
+        yield f"the host, not the GPU: {here:.0f} % of steps found the GPU idle ({one:.0f} % alone)"
 
 
 def _slow(step: StressStep, alone: StressStep | None, goal: StressGoal) -> Iterable[str]:
