@@ -223,7 +223,7 @@ def run_easy(
                 size, after = try_job(
                     placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1,
                     exact,
-                )
+                )  # fmt: skip
         count_candidates(jobs, resources, reservation, queues, clock, exact)
         if clock.head >= 0 and schedule.start[clock.head] == schedule.start[clock.head]:
             clock.head = -1
