@@ -20,7 +20,7 @@ def language_models(root: Path) -> None:
     """TTFT, TPOT and goodput by mode, number of servers and neighbor."""
     head = ("mode", "servers", "beside", "TTFT P50", "TTFT P95", "TPOT P50", "goodput", "least to most")
     print("| " + " | ".join((*head, "training keeps")) + " |\n|---|--:|---|" + "--:|" * 6)
-    some = cells(root / "h200-llm")
+    some = cells(root / "h200-long" / "llm")
     keeps = _keeps(some)
     for row in sorted(rows_llm(some), key=_order):
         beside = "" if row["beside"].partition("@")[0].endswith("llm-serve") else row["beside"].partition("@")[0]

@@ -37,9 +37,24 @@ def test_five_minutes_are_enough_for_three_modes():
 def test_more_time_measures_more_and_ends_with_all_plans_at_full_length():
     told = [seconds(chosen(minutes)) for minutes in (5, 15, 30, 60)]
     assert told == sorted(told)
-    longest = chosen(600)
+    longest = chosen(600, BOTH | {"mig"})
     assert {stage.plan for stage in longest} == set(BY_NAME) - {"quick"}
     assert all(stage.window is None for stage in longest)
+
+
+@pytest.mark.parametrize("minutes", [10, 30, 60, 70])
+def test_requests_and_notebooks_are_measured_at_full_length_or_not_at_all(minutes):
+    """A server that does not keep up meets its goals for the first seconds."""
+    timed = {"serving", "llm", "notebook", "crowded"}
+    assert all(stage.window is None for stage in chosen(minutes) if stage.plan in timed)
+
+
+def test_an_hour_is_enough_for_language_models_and_notebooks():
+    assert {"serving", "classes", "llm", "notebook"} <= {stage.plan for stage in chosen(60)}
+
+
+def test_the_plan_of_mig_is_left_out_where_the_gpu_may_not_be_partitioned():
+    assert "mig" not in {stage.plan for stage in chosen(600)}
 
 
 def test_quick_is_left_out_where_all_pairs_are_measured():

@@ -9,7 +9,10 @@ from fleetlab.sharing.modes import Share
 
 
 def llm(seed: int = 0, blocks: int = 1, counts: Sequence[int] = (1, 2, 4)) -> SuitePlan:
-    """Servers of a language model: several, and one beside a training."""
+    """Servers of a language model: several, and one beside a training.
+
+    A window is some ten times as long as a request, or it does not tell whether a server keeps up.
+    """
     trainings, half = ("resnet-train", "bert-train"), Share(50)
     cells: list[BenchCell] = []
     for name, mode, share in (
@@ -23,7 +26,7 @@ def llm(seed: int = 0, blocks: int = 1, counts: Sequence[int] = (1, 2, 4)) -> Su
         once += [BenchCell(name, mode, 0, (Seat(t),)) for t in trainings if share == WHOLE]
         cells += shuffle_cells(once, blocks=blocks, seed=seed)
     tenants = {"llm-serve": Tenant("llm-serve")} | {t: SIX[t] for t in trainings}
-    return SuitePlan("llm", tenants, tuple(cells), settle=2.5, window=7.5, seed=seed)
+    return SuitePlan("llm", tenants, tuple(cells), settle=5.0, window=30.0, seed=seed)
 
 
 def notebook(seed: int = 0, blocks: int = 1, counts: Sequence[int] = (1, 2, 4, 8)) -> SuitePlan:
@@ -36,7 +39,7 @@ def notebook(seed: int = 0, blocks: int = 1, counts: Sequence[int] = (1, 2, 4, 8
         once += [BenchCell(name, mode, 0, (Seat(other),)) for other in others]
         cells += shuffle_cells(once, blocks=blocks, seed=seed)
     tenants = {name: Tenant(name) for name in ("notebook", *others)}
-    return SuitePlan("notebook", tenants, tuple(cells), settle=0.6, window=8.0, seed=seed)
+    return SuitePlan("notebook", tenants, tuple(cells), settle=2.0, window=25.0, seed=seed)
 
 
 def _copies(stage: str, mode: str, tenant: str, n: int, share: Share = WHOLE) -> BenchCell:

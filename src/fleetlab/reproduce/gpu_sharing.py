@@ -26,7 +26,7 @@ from fleetlab.reproduce.result import Material
 NAME = "gpu-sharing"
 CARD = "NVIDIA H200"
 MAIN, LATE = "h200", "h200-late"  # folders of the study: its cells, and some again on a second card
-OTHERS = {"llm": "h200-llm", "notebook": "h200-notebook", "own": "h200-own"}  # those that have a table of their own
+OTHERS = {"llm": "h200-long/llm", "notebook": "h200-notebook", "own": "h200-own"}  # with a table of their own
 HELD_OUT = "h200-heldout"
 NEIGHBORS = ("h200/stressors", "h200-neighbors")
 KEPT = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "kept": pl.Float64}

@@ -1,5 +1,7 @@
 """Goodput of language-model servers by mode: requests per second within the goals of TTFT and time per token.
 
+Windows in which few requests ended do not count: a server that does not keep up meets its goals at first.
+
 A request that the end of the window cut off while it met the goals is undecided, and left out of the share. Two modes
 are compared by the log of the ratio of their shares (Katz et al., Biometrics 34, 1978), with half a hit added, as a
 share may be 0. Requests of one queue wait alike, so counts are those of the effective sample.
@@ -16,6 +18,7 @@ from fleetlab.bench.analysis.suite_data import CellResult
 from fleetlab.bench.analysis.values import IN_ONE_PLAN, LATE, NORMAL, GoalValues, is_apart
 from fleetlab.bench.analysis.wording import join_words
 from fleetlab.bench.results.cells import Cell
+from fleetlab.bench.results.latency import long_windows, too_short, unfinished
 from fleetlab.bench.results.llm import ServedWindows, served_windows
 from fleetlab.stats import Difference, Interval, log_share
 
@@ -33,6 +36,18 @@ class ModeGoodput:
         each = [one["llm"] for one in _servers(self.cells)]
         return float(sum(len(llm["requests"]) / llm["seconds"] for llm in each)) / len(self.cells)
 
+    @property
+    def left_out(self) -> str:
+        """Why it is not compared; empty if it is."""
+        if not self.windows.on_time:
+            return LATE
+        servers = _servers(self.cells)
+        if not too_short(servers):
+            return ""
+        windows = max(one["llm"]["seconds"] for one in servers)
+        ended = 100 * (1 - sum(map(unfinished, servers)) / self.windows.requests)
+        return f"{ended:.0f} % of requests ended in a window of {windows:g} s: too short to tell whether it keeps up"
+
     def per_second(self, share: float) -> float:
         """Requests per second that are such a share."""
         return share * self.offered
@@ -40,7 +55,7 @@ class ModeGoodput:
 
 @dataclass(frozen=True)
 class GoodputValues(GoalValues):
-    """Goodput of a mix by mode; only of modes whose generator was on time."""
+    """Goodput of a mix by mode; only of modes whose generator was on time and whose windows are long enough."""
 
     by: dict[str, ModeGoodput]
     no_noise: str = field(default=f"too few requests were measured; {IN_ONE_PLAN}", init=False)
@@ -48,13 +63,13 @@ class GoodputValues(GoalValues):
     @property
     def modes(self) -> list[str]:
         """Modes that count."""
-        return [mode for mode, one in self.by.items() if is_apart(mode) and one.windows.on_time]
+        return [mode for mode in self.by if is_apart(mode) and mode not in self.not_compared]
 
     @property
     def not_compared(self) -> dict[str, str]:
-        """Those with a late generator."""
-        late = [mode for mode, one in self.by.items() if is_apart(mode) and not one.windows.on_time]
-        return dict.fromkeys(late, LATE)
+        """Those with a late generator, and those with short windows only."""
+        each = {mode: one.left_out for mode, one in self.by.items() if is_apart(mode)}
+        return {mode: why for mode, why in each.items() if why}
 
     def value(self, mode: str) -> Interval:
         """Requests per second within the goals."""
@@ -102,7 +117,9 @@ def goodput_values(f: Findings, mix: str, goals: dict[str, float] | None) -> Goo
     for m in f.gathered.meetings:
         if m.mix == mix and _servers([m]):
             by.setdefault(m.mode, []).append(m)
-    return GoodputValues({mode: ModeGoodput(some, served_windows(_servers(some), goals)) for mode, some in by.items()})
+    long = {mode: long_windows(some, lambda m: _servers([m])) for mode, some in by.items()}
+    windows = {mode: served_windows(_servers(some), goals) for mode, some in long.items()}
+    return GoodputValues({mode: ModeGoodput(some, windows[mode]) for mode, some in long.items()})
 
 
 def _servers(cells: list[CellResult]) -> list[Cell]:

@@ -187,7 +187,10 @@ def _no_choice(values: GoalValues, asked: AskedMix, goal: str) -> DeviceError:
         return DeviceError(msg, hint=f"{_goodput(values)}{hint}")
     why = "; ".join(f"{mode_name(mode)}: {why}" for mode, why in (values.falls_behind | values.not_compared).items())
     msg = f"{goal} is not known in two modes: {asked.words}" + (f"; {why}" if why else "")
-    hint = "measure both in one plan; a P99 needs at least 299 requests, and a generator that is on time"
+    needs = "a P99 needs at least 299 requests, and" if isinstance(values, ServedValues) else "it needs"
+    hint = f"measure both in one plan; {needs} a generator that is on time"
+    if isinstance(values, GoodputValues):
+        hint += ", and a window ten times as long as a request: `fleetlab bench suite llm --window 60`"
     return DeviceError(msg, hint=f"{_goodput(values)}{hint}")
 
 

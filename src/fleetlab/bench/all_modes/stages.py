@@ -33,6 +33,8 @@ STAGES = (
 # the memory of the GPU and ends processes on it.
 PROGRAMS = {"isolation": 300.0}
 SETTLE, WINDOW = 0.8, 2.5  # s; of a stage for which there is no time at full length
+# A queue that grows looks well at first, and users of notebooks think for longer than that: at full length or not.
+WHOLE = ("quick", "serving", "llm", "notebook", "crowded")
 LOADING = 20.0  # s to start the processes of a stage and to load them; 6 to 17 on an H200
 TURN = 0.4  # s between two cells
 MARGIN = 70.0  # s that the last stage needs in reserve
@@ -56,6 +58,8 @@ class ChosenStage:
         """Its plan without cells of other modes; None if none is left."""
         lengths = {} if rehearse else {"settle": self.settle, "window": self.window}
         whole = make_plan(self.plan, blocks=self.blocks, seed=seed, rehearse=rehearse, **lengths)
+        if whole.name == "mig" and "mig" not in modes:  # the other cells of this plan are to be compared with MIG
+            return None
         cells = tuple(cell for cell in whole.cells if cell.mode.partition(":")[0] in modes)
         return replace(whole, cells=cells) if cells else None
 
@@ -106,7 +110,7 @@ def _fitting(names: Iterable[str], seconds: float, modes: Container[str], seed: 
     for name in names:
         stage = (
             ChosenStage(name)
-            if name.endswith(".toml") or name == "quick"
+            if name.endswith(".toml") or name in WHOLE
             else ChosenStage(name, settle=SETTLE, window=WINDOW)
         )
         if 0 < (taken := _seconds(stage, modes, seed)) <= left:

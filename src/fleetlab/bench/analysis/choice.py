@@ -20,6 +20,7 @@ BETTER, SAME, UNKNOWN = "better", "no difference", "not known"
 WORSE = "worse"  # a mode than which the best is better
 VERDICTS = {"differ": BETTER, "equivalent": SAME, "undecided": UNKNOWN}
 MARGIN = 0.05  # relative difference that does not matter
+LARGE = 10  # times: of larger ones, both values are told and not a percentage
 NAMED = 3  # mixes that are named in a sentence
 
 
@@ -126,7 +127,7 @@ class ModeChoice:
 
     def _lead_over(self, mode: str) -> str:
         name, values = mode_name(mode), self.values
-        if not self.less and values[mode].low <= 0:  # a ratio to what may be 0 says nothing
+        if not self.less and values[mode].low <= values[self.best].value / LARGE:  # a ratio to nearly 0 says nothing
             return f"{number(values[self.best])} against {number(values[mode])} with {name}"
         much = percent(self.ahead(mode))
         return f"{much} {self.less} than with {name}" if self.less else f"by {much} over {name}"

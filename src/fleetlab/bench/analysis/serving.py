@@ -2,10 +2,11 @@
 
 Latency counts from the scheduled time, so a stall counts for every request that it delays. A server that answers fewer
 requests than fall due falls behind: its latency grows as long as one measures. A cell that keeps up, but whose
-generator had a P99 lag above 1 ms, is not valid: it only says how requests wait in groups. Requests of one queue wait
-alike, so the interval of a quantile is that of fewer independent ones; where that was not recorded, there is none.
-A request that the end of the window cut off counts with its time so far: where these are more than lie above a
-quantile, that is a lower limit and no value.
+generator had a P99 lag above 1 ms, is not valid: it only says how requests wait in groups. Nor does a window in which
+few requests of a language model end tell whether it keeps up. Requests of one queue wait alike, so the interval of a
+quantile is that of fewer independent ones; where that was not recorded, there is none. A request that the end of the
+window cut off counts with its time so far: where these are more than lie above a quantile, that is a lower limit and
+no value.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from fleetlab.bench.results.latency import (
     effective_size,
     falls_behind,
     lag_p99,
+    long_windows,
     request_rates,
     sum_times,
+    too_short,
     unfinished,
 )
 from fleetlab.bench.statistics import tail
@@ -48,17 +51,26 @@ class ServedTenant:
 
     def _kept(self) -> list[tuple[CellResult, TenantResult]]:
         """Blocks in which it fell behind; if none, those whose generator was on time; all of them if none was."""
-        return self._behind() or [at for at in self.cells if _on_time([at[1].about])] or self.cells
+        return self._behind() or [at for at in self._long() if _on_time([at[1].about])] or self._long()
+
+    def _long(self) -> list[tuple[CellResult, TenantResult]]:
+        """Blocks whose window is long enough to tell, where there are some."""
+        return long_windows(self.cells, lambda at: [at[1].about])
 
     def _behind(self) -> list[tuple[CellResult, TenantResult]]:
         """All servers of blocks in which one fell behind."""
-        blocks = {(m.suite, m.cell) for m, one in self.cells if falls_behind(one.about, m.window)}
-        return [(m, one) for m, one in self.cells if (m.suite, m.cell) in blocks]
+        blocks = {(m.suite, m.cell) for m, one in self._long() if falls_behind(one.about, m.window)}
+        return [(m, one) for m, one in self._long() if (m.suite, m.cell) in blocks]
 
     @property
     def behind(self) -> bool:
         """Whether it fell behind its arrival rate, in one block or more."""
         return bool(self._behind())
+
+    @property
+    def keeps_up(self) -> bool | None:
+        """Whether it keeps up; None if every window was too short to tell."""
+        return None if too_short(self.sent) else not self.behind
 
     def shortfall(self) -> str:
         """How far it falls behind: answered and offered requests per second, those of all servers together."""
@@ -191,7 +203,7 @@ def _row(s: ServedTenant) -> dict[str, Any]:
         "unsent": sum(int(one.get("unsent", 0)) for one in s.sent),
         **{column: value for name, at in ms.items() for column, value in interval_columns(name, at).items()},
         "lag_p99_ms": None if s.lag is None else 1000 * s.lag,
-        "keeps_up": not s.behind,
+        "keeps_up": s.keeps_up,
         "valid": s.valid,
         "background_progress": sum(s.others) / len(s.others) if s.others else None,
     }

@@ -66,7 +66,10 @@ def _servers(rows: list[dict[str, Any]]) -> str:
     valid = [r for r in rows if r["valid"]]
     if not valid:
         return "not valid (late generator)"
-    met = [r for r in valid if r["goodput_low"] >= ENOUGH]
+    told = [r for r in valid if r["keeps_up"] is not None]
+    if not told:
+        return "not known (windows too short)"
+    met = [r for r in told if r["goodput_low"] >= ENOUGH]
     high = max((r["servers"] for r in met), default=0)
     low = max((r["servers"] for r in met if r["goodput_least"] >= ENOUGH), default=0)
     return f"{high}" if low == high else f"{low} to {high}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -15,10 +15,12 @@ from fleetlab.bench.statistics import known_percentile
 
 MAX_LAG = 1e-3  # s: with a larger P99 lag the generator was the bottleneck
 KEEPS_UP = 0.97  # share of the offered requests that are answered; below it the queue grows as long as one measures
+ENDED = 0.9  # share of a language model's requests that end in the window; below it the window is too short to tell
 LATENCY: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "n": pl.Int64}
 LATENCY |= dict.fromkeys(COLUMNS, pl.Float64)
 SERVING: Schema = LATENCY | {"lag_p99_ms": pl.Float64, "unsent": pl.Int64, "keeps_up": pl.Boolean}
 SERVING |= {"valid": pl.Boolean}
+Recorded = TypeVar("Recorded")  # what a server recorded in a cell, alone or with the cell
 
 
 def sum_times(ones: Iterable[Cell], of: str = "times") -> Histogram:
@@ -57,7 +59,7 @@ def rows_serving(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
             **found,
             "lag_p99_ms": None if lag is None else 1000 * lag,
             "unsent": sum(one.get("unsent", 0) for one in sent),
-            "keeps_up": not any(falls_behind(one, cell["window"]) for one, cell in ones),
+            "keeps_up": keeps_up(ones),
             "valid": None if lag is None else lag < MAX_LAG,
             "short": "; ".join(why),
         }
@@ -101,6 +103,45 @@ def falls_behind(one: Cell, window: float) -> bool:
         return sum(first is not None for _, _, _, first, _ in requests) < KEEPS_UP * len(requests)
     offered, answered = request_rates(one, window)
     return answered < KEEPS_UP * offered
+
+
+def too_short(ones: Sequence[Cell]) -> bool:
+    """Whether windows cannot tell if a server of a language model keeps up: few requests end, yet it takes all in.
+
+    It takes requests in as long as it has slots, and all of them become slower: whether that ends is seen only when
+    most of them end. On an H200, servers that met their goals in 7 s missed nearly all of them in 30 s.
+    """
+    return _cut_short(ones) and not any(falls_behind(one, 0.0) for one in ones if "llm" in one)
+
+
+def _cut_short(ones: Sequence[Cell]) -> bool:
+    due = sum(len(one["llm"]["requests"]) for one in ones if "llm" in one)
+    return due - sum(map(unfinished, ones)) < ENDED * due
+
+
+def long_windows(cells: Sequence[Recorded], servers: Callable[[Recorded], Sequence[Cell]]) -> list[Recorded]:
+    """Leave out windows in which few requests end, where the same was measured in longer ones.
+
+    By their length, not one by one: of equal windows, those that are left would be the better ones by chance.
+    """
+    by: dict[float, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        by[_seconds(servers(cell))] += servers(cell)
+    cut = max((seconds for seconds, ones in by.items() if _cut_short(ones)), default=-1.0)
+    return [cell for cell in cells if _seconds(servers(cell)) > cut] or [
+        cell for cell in cells if _seconds(servers(cell)) == cut
+    ]
+
+
+def _seconds(ones: Sequence[Cell]) -> float:
+    return float(ones[0].get("llm", {}).get("seconds", 0.0))
+
+
+def keeps_up(ones: Sequence[tuple[Cell, Cell]]) -> bool | None:
+    """Whether a server keeps up in each of its cells; None if their windows were too short to tell."""
+    if any(falls_behind(one, cell["window"]) for one, cell in ones):
+        return False
+    return None if too_short([one for one, _ in ones]) else True
 
 
 def unfinished(one: Cell) -> int:

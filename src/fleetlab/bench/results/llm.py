@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.quantiles import ENDINGS, QUANTILES, quantiles
 from fleetlab.bench.results.cells import Cell, Schema, mean, neighbors
-from fleetlab.bench.results.latency import MAX_LAG, lag_p99, sum_times
+from fleetlab.bench.results.latency import MAX_LAG, falls_behind, lag_p99, long_windows, sum_times, too_short
 from fleetlab.stats import SHARE, Interval, design_effect, wilson
 
 DRAWN = 4  # requests by whose lengths two windows with the same draw are known
@@ -45,7 +45,7 @@ def rows_llm(cells: Iterable[Cell], goals: dict[str, float] | None = None) -> It
                 by[cell["stage"], one["seat"], neighbors(seats, one["seat"]), count].append(one)
     for (stage, seat, others, count), ones in by.items():
         about = {"stage": stage, "tenant": seat, "beside": others, "servers": count}
-        yield about | server_row(ones, goals)
+        yield about | server_row(long_windows(ones, lambda one: [one]), goals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,7 @@ def server_row(ones: Sequence[Cell], goals: dict[str, float] | None = None) -> d
         "running": mean(llm["running"] for llm in llms),
         "waiting_most": max(llm["waiting_most"] for llm in llms),
         "kv_most": max(llm["kv_most"] / llm["kv_tokens"] for llm in llms),
+        "keeps_up": None if too_short(ones) else not any(falls_behind(one, 0.0) for one in ones),
         "valid": served.on_time,
     }
 

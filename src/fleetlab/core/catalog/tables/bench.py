@@ -11,7 +11,8 @@ TOKENS = " | ".join(
 )
 SERVED = (
     f"requests? | unfinished? | refused? | {TOKENS} | itl_p99_ms? | goodput | goodput_low? | goodput_high? | "
-    "goodput_least? | goodput_most? | good_per_s? | tokens_per_s? | running? | waiting_most? | kv_most? | valid?"
+    "goodput_least? | goodput_most? | good_per_s? | tokens_per_s? | running? | waiting_most? | kv_most? | keeps_up? | "
+    "valid?"
 )
 CELLS = "n | p50_ms | p50_low | p50_high | p95_ms | p95_low | p95_high | each_ms | slowdown | low | high | short?"
 CHOICE = "goal | best | verdict | value ±_? | second? | margin ±_? | level? | modes? | falls_behind?"

@@ -57,7 +57,7 @@ BENCH: Meanings = {
     "answered": ("requests answered a second", "1/s"),
     "lag_p99_ms": ("how late the generator was, P99; null: not measured", "ms"),
     "unsent": "requests that were never sent",
-    "keeps_up": "whether nearly all that is offered is answered",
+    "keeps_up": "whether nearly all that is offered is answered; null: the window was too short to tell",
     "valid": "whether the generator was on time",
     "servers": "copies of the server",
     "requests": "requests in all",
