@@ -100,8 +100,8 @@ def _offered_loads(jobs: pl.DataFrame, cluster: Cluster, period: float) -> Float
     )
     total = requests.group_by("types", maintain_order=True).agg(pl.col("gpus").sum()).drop_nulls()
     loads = {name: amount / there for name, amount in total.iter_rows() if (there := _gpus(name, gpus))}
-    by_gpu = requests["types"].replace_strict(loads, default=0.0, return_dtype=pl.Float64)
-    return np.maximum(by_gpu.to_numpy(), float(requests["cores"].sum()) / cores if cores else 0.0)
+    by_gpu: Floats = requests["types"].replace_strict(loads, default=0.0, return_dtype=pl.Float64).to_numpy()
+    return np.maximum(by_gpu, float(requests["cores"].sum()) / cores if cores else 0.0)
 
 
 def _gpus(types: str, there: dict[str | None, int]) -> float:
