@@ -88,3 +88,15 @@ def test_both_loops_play_the_built_in_trace_alike(backfill, placement):
     one, two = quick.play(found, **rules), full.play(found, **rules)
     same(one, two)
     assert waits.seconds(found, one).sum() > 0
+
+
+@pytest.mark.parametrize("order", ["fifo", "smallest"])
+@pytest.mark.parametrize("estimate", ["oracle", "group"])
+def test_both_loops_backfill_alike_beside_heads_that_may_use_some_gpu_types_only(order, estimate):
+    trace = fleetlab.synthesize("pai2020", jobs=1000, seed=6)
+    tight = Cluster.of(trace.cluster.frame[::20], source="a few of each")
+    found = world(trace.workload, tight, estimate=estimate)
+    rules = {"order": order, "backfill": "easy", "placement": "best_fit"}
+    one, two = quick.play(found, **rules), full.play(found, **rules)
+    same(one, two)
+    assert len(np.unique(found.shapes.types[found.shape[waits.waits(found, one).job]])) > 1

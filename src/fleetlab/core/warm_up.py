@@ -59,33 +59,33 @@ def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | N
     came = frame["submit"].filter(~frame["initial"])
     # The last gap is a mean one. Jobs that cannot run count, so that it is the same under any change.
     period = float(came[-1] - came[0]) * len(came) / (len(came) - 1) if len(came) > 1 else 0.0
-    rows = np.flatnonzero((frame["runtime"].is_not_null() & ~frame["initial"]).to_numpy())
+    able = frame["runtime"].is_not_null() & ~frame["initial"]
+    rows, known = np.flatnonzero(able.to_numpy()), frame.filter(able)
     if not period or not len(rows):
         return None
-    submit, runtime = (frame[name].to_numpy()[rows] for name in ("submit", "runtime"))
+    submit, runtime = (known[name].to_numpy() for name in ("submit", "runtime"))
     # A job that is submitted k periods before the repetition begins is still running then if it runs long enough.
     copies = np.maximum(np.ceil((submit + runtime) / period).astype(np.int64) - 1, 0)
     old = np.repeat(np.arange(len(rows)), copies)
-    back = np.concatenate([np.arange(1, n + 1) for n in copies]) if len(old) else np.zeros(0)
-    load = _offered_loads(frame[rows], cluster, period)
+    back = 1 + np.arange(len(old)) - np.repeat(np.cumsum(copies) - copies, copies)
+    load = _offered_loads(known, cluster, period)
     kept = np.floor(np.cumsum(1 / np.maximum(load[old], 1.0)) + 1e-9)
     there = np.diff(kept, prepend=0.0) > 0
     old, left = old[there], ((submit + runtime)[old] - back * period)[there]
     order = np.argsort(-left, kind="stable")
     old, left = old[order], left[order]
-    taken = np.append(rows[old], rows)
     when = pl.Series(np.append(np.full(len(old), -period - LEAST), submit - period))
-    delay = np.append(np.zeros(len(old)), frame.select(DELAY).to_series().to_numpy()[rows])
-    jobs = frame[taken].with_columns(
+    delay = np.append(np.zeros(len(old)), known.select(DELAY).to_series().to_numpy())
+    jobs = pl.concat([known[old], known]).with_columns(
         submit=when,
         eligible=when + delay,
         runtime=pl.Series(np.append(left, runtime)),
-        initial=pl.Series(np.arange(len(taken)) < len(old)),
+        initial=pl.Series(np.arange(len(when)) < len(old)),
     )
     meaning = f"the same jobs are simulated once before ({duration(period)}), and are not measured"
     if (most := float(load.max())) > 1:
         meaning += f"; some jobs request {most:.2g} times what there is for them: their waits grow as long as jobs come"
-    return Before(_earlier(jobs), taken + first_row, meaning)
+    return Before(_earlier(jobs), np.append(rows[old], rows) + first_row, meaning)
 
 
 def _offered_loads(jobs: pl.DataFrame, cluster: Cluster, period: float) -> Floats:
@@ -100,7 +100,7 @@ def _offered_loads(jobs: pl.DataFrame, cluster: Cluster, period: float) -> Float
     )
     total = requests.group_by("types", maintain_order=True).agg(pl.col("gpus").sum()).drop_nulls()
     loads = {name: amount / there for name, amount in total.iter_rows() if (there := _gpus(name, gpus))}
-    by_gpu = np.array([loads.get(name, 0.0) for name in requests["types"]], dtype=np.float64)
+    by_gpu: Floats = requests["types"].replace_strict(loads, default=0.0, return_dtype=pl.Float64).to_numpy()
     return np.maximum(by_gpu, float(requests["cores"].sum()) / cores if cores else 0.0)
 
 

@@ -87,7 +87,7 @@ def _nodes(cluster: Cluster) -> pl.DataFrame:
 
 
 def _asks(jobs: pl.DataFrame, nodes: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
-    """The distinct things that jobs ask of nodes, and which each job asks."""
+    """The things that jobs ask of nodes, once per wording, and which each job asks."""
     nothing = pl.lit("")
     types = pl.when(pl.col("gpu_milli") > 0).then(_joined("gpu_types")).otherwise(pl.lit(None))
     requests = jobs.select(
@@ -96,11 +96,13 @@ def _asks(jobs: pl.DataFrame, nodes: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
         constraint=pl.col("constraint").fill_null("") if nodes["features"].list.len().max() else nothing,
     )
     distinct = requests.unique(maintain_order=True)
-    return distinct, _rows(requests, distinct)
+    # Names are put in order here, of few wordings: of the list of every job it takes long.
+    ordered = pl.col("types", "partitions").str.split(SEPARATOR).list.unique().list.sort().list.join(SEPARATOR)
+    return distinct.with_columns(ordered), _rows(requests, distinct)
 
 
 def _joined(column: str) -> pl.Expr:
-    return pl.col(column).list.unique().list.sort().list.join(SEPARATOR)
+    return pl.col(column).list.join(SEPARATOR)
 
 
 def _rows(rows: pl.DataFrame, distinct: pl.DataFrame) -> Ints:

@@ -115,7 +115,9 @@ def world(
         look=pl.when(_runs_at_start()).then(-layout.TICK).otherwise(look),
         runtime=seen + pl.when(_runs_at_start()).then(layout.TICK).otherwise(0.0),
         unseen=seen - pl.col("runtime"),
-    ).sort("look", maintain_order=True)  # fmt: skip
+    )  # fmt: skip
+    # To sort rows that are in order takes as long as if they were not.
+    frame = frame.rechunk() if frame["look"].is_sorted() else frame.sort("look", maintain_order=True)
     if part > 1:
         frame = frame.with_columns(gpu_milli=pl.when(gpu < WHOLE).then((gpu + part - 1) // part * part).otherwise(gpu))
     classes = NodeClasses.of(frame, cluster)

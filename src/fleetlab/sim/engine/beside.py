@@ -17,13 +17,15 @@ from fleetlab.sim.nodes import give_back, holds, recount, room, room_after, take
 class Reservation(NamedTuple):
     """The nodes at the shadow time, and heaps to work with."""
 
-    then: NodeView  # without the head
+    owner: Ints  # [1]: the job that it was made for
+    then: NodeView  # without the head; only nodes of the classes that the head may use are up to date
     head: Records  # SHAPE, [1]: of the head
     rooms: Ints  # [nodes]: how many of its instances a node could take then
     spare: Ints  # [1]: how many more they could take in all than it has
     masked: NodeView  # nodes without the GPUs that a fraction may not take
     ends: Floats  # [jobs]: heap of running jobs by expected end
     by_end: Ints
+    classes: Ints  # [jobs]: bits of the node classes that a running job is on; 0: not known yet
     scores: Floats  # [nodes]: heap of nodes by score
     nodes: Ints
 
@@ -48,6 +50,8 @@ def update_spare(n: int, beside: Reservation) -> None:
 @inner
 def claim(shape: Record, n: int, bits: int, beside: Reservation) -> None:
     """Let an instance have the GPUs `bits` of node `n` at the shadow time too."""
+    if beside.head[0].types & beside.then.nodes[n].node_class == 0:
+        return
     take_gpus(shape, beside.then.nodes[n], beside.then.gpus, beside.then.apps, bits)
     update_spare(n, beside)
 
@@ -55,6 +59,8 @@ def claim(shape: Record, n: int, bits: int, beside: Reservation) -> None:
 @inner
 def unclaim(shape: Record, n: int, bits: int, beside: Reservation) -> None:
     """Undo `claim`."""
+    if beside.head[0].types & beside.then.nodes[n].node_class == 0:
+        return
     give_back(shape, beside.then.nodes[n], beside.then.gpus, beside.then.apps, bits)
     update_spare(n, beside)
 

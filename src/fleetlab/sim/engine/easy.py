@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetlab.sim.engine.beside import Reservation, room_beside
 from fleetlab.sim.engine.events import complete, exceeds_freed, next_instant, start, summarize_freed
-from fleetlab.sim.engine.fit import allocate, slots
+from fleetlab.sim.engine.fit import allocate, fit_bound
 from fleetlab.sim.engine.queue import add_candidate, contend, enqueue, learn_key
 from fleetlab.sim.engine.reservation import allocate_beside, reserve, slots_beside
 from fleetlab.sim.engine.scores import Memo
@@ -101,18 +101,26 @@ def try_shorter(queue: Record, jobs: Jobs, queues: Queues, window: float, size: 
 @inline
 def try_job(
     placement: int, j: int, rank: float, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events,
-    queues: Queues, schedule: ScheduleTable, reservation: Reservation, size: int,
+    queues: Queues, schedule: ScheduleTable, reservation: Reservation, size: int, exact: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Start a job if it fits and delays no reservation; if it is first in the queue and does not fit, reserve for it.
 
     Returns how many jobs contend now, and AGAIN if another job is the head, so that all who wait must be tried again.
+    Estimates that are not exact make a reservation last an instant: it is made when a job behind the head may start.
     """
     clock = events.clock
     queue, kind = queues.kinds[jobs.kind[j]], jobs.kinds[jobs.kind[j]]
     shape, count, at, head = resources.shapes[kind.shape_id], kind.instances, jobs.first[j], clock.head
     ahead = head < 0 or j == head or rank < jobs.key[head] or (rank == jobs.key[head] and j < head)
+    full = queue.slot >= 0 and queue.fit_bound < count  # since it did not fit, too little was freed for it
+    if full and not ahead:
+        return size, CONTINUE
+    if not ahead and reservation.owner[0] != head:
+        reserve(head, jobs, resources, events, schedule, reservation)
     within = ahead or clock.now + jobs.estimate[j] <= clock.shadow_time
-    if within:
+    if full:
+        fits = 0
+    elif within:
         fits = allocate(placement, kind.shape_id, count, resources, memo, schedule.placed, at)
     else:
         fits = allocate_beside(placement, shape, count, resources, memo, reservation, schedule.placed, at)
@@ -126,7 +134,9 @@ def try_job(
     if ahead:
         if j == head:
             return size, CONTINUE
-        reserve(j, jobs, resources, events, schedule, reservation)
+        clock.head, reservation.owner[0] = j, -1
+        if exact:
+            reserve(j, jobs, resources, events, schedule, reservation)
         if clock.renew:
             return size, CONTINUE
         clock.renew = 1  # another head than before
@@ -170,20 +180,20 @@ def count_candidates(
 ) -> None:
     """After a pass: list the candidates that wait, and count how many of their instances fit.
 
-    Where the next pass makes another reservation and tries all that wait, there is nothing to count.
+    Beside the reservation that is counted only where it stands: where the next pass makes another, it has no meaning.
     """
-    header, numbers = resources.fit_index.header, resources.fit_index.numbers
     for i in range(clock.candidates):
         k = queues.candidates[i]
         queue, kind = queues.kinds[k], jobs.kinds[k]
         shape, count = resources.shapes[kind.shape_id], kind.instances
-        queue.candidate = 0
+        queue.candidate, is_new = 0, queue.slot < 0
         update_list(k, queue, queues, clock)
-        if queue.length == 0 or not exact:
+        if queue.length == 0 or not (exact or is_new or queue.fit_bound >= count):
             continue
-        queue.fit_bound = slots(shape, count, resources.now, header, numbers)
-        queue.delays = queue.fit_bound >= count
-        queue.both_bound = slots_beside(shape, count, resources, reservation) if queue.delays else 0
+        queue.fit_bound = fit_bound(shape, count, resources)
+        if exact:
+            queue.delays = queue.fit_bound >= count
+            queue.both_bound = slots_beside(shape, count, resources, reservation) if queue.delays else 0
 
 
 @loop
@@ -195,7 +205,7 @@ def run_easy(
     clock = events.clock
     while next_instant(jobs, events, until):
         complete(jobs, resources, events, schedule, clock.listed > 0)  # before new jobs request what it frees
-        if clock.freed and exact:
+        if clock.freed:
             summarize_freed(clock, events.freed, resources.now.nodes)
             retry(jobs, resources, reservation, events, queues)
         arrive(jobs, events, queues, by_estimate)
@@ -211,8 +221,9 @@ def run_easy(
                 j, rank = queues.first_jobs[0], queues.ranks[0]
                 pop(queues.ranks, queues.first_jobs, 0, size)
                 size, after = try_job(
-                    placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1
-                )
+                    placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1,
+                    exact,
+                )  # fmt: skip
         count_candidates(jobs, resources, reservation, queues, clock, exact)
         if clock.head >= 0 and schedule.start[clock.head] == schedule.start[clock.head]:
             clock.head = -1

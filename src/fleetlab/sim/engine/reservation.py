@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from fleetlab.sim.engine.beside import Reservation, claim, holds_beside, is_masked, room_beside, unclaim
-from fleetlab.sim.engine.fit import free_on_types, place_by_index, release, slots
+from fleetlab.sim.engine.fit import free_on_types, place_by_index, release
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Allocation, Events, Jobs, Resources, ScheduleTable
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inline, inner
-from fleetlab.sim.layout import SHAPE, TICK, UNLIMITED, NodeView, Record, table, writable
+from fleetlab.sim.layout import SHAPE, TICK, NodeView, Record, Records, table, writable
 from fleetlab.sim.nodes import end_gang, give_back, room, take, tightest
 from fleetlab.sim.placements import score
 
@@ -22,71 +22,97 @@ def new_reservation(resources: Resources, jobs: int) -> Reservation:
     """Make the tables of a reservation that is not yet made."""
     then, masked = (NodeView(*map(writable, resources.now)) for _ in range(2))
     nodes = len(resources.now.nodes)
-    lists = [np.zeros(size, dtype=np.int64) for size in (nodes, 1, jobs, nodes)]
+    lists = [np.zeros(size, dtype=np.int64) for size in (nodes, 1, jobs, jobs, nodes)]
     return Reservation(
-        then, table(1, SHAPE), lists[0], lists[1], masked, np.empty(jobs), lists[2], np.empty(nodes), lists[3]
-    )
+        np.full(1, -1), then, table(1, SHAPE), lists[0], lists[1], masked, np.empty(jobs), lists[2], lists[3],
+        np.empty(nodes), lists[4],
+    )  # fmt: skip
 
 
 # -- when ------------------------------------------------------------------------------------------------------------
 
 
 @inner
-def copy_nodes(source: NodeView, target: NodeView) -> None:
-    """Copy a view. Row by row: an assignment of slices takes longer to compile."""
-    for n in range(len(source.nodes)):
-        target.nodes[n] = source.nodes[n]
-    for g in range(len(source.gpus)):
+def copy_node(n: int, source: NodeView, target: NodeView) -> None:
+    """Copy a node of a view. Row by row: an assignment of slices takes longer to compile."""
+    node = source.nodes[n]
+    target.nodes[n] = node
+    for g in range(node.first_gpu, node.end_gpu):
         target.gpus[g] = source.gpus[g]
-    for app in range(source.apps.shape[0]):
-        for n in range(source.apps.shape[1]):
+    if n < source.apps.shape[1]:
+        for app in range(source.apps.shape[0]):
             target.apps[app, n] = source.apps[app, n]
 
 
 @inner
-def shadow_time(
-    shape: Record, count: int, jobs: Jobs, resources: Resources, events: Events, schedule: ScheduleTable,
-    reservation: Reservation,
-) -> float:  # fmt: skip
-    """Return when a gang will fit by the estimates of running jobs; `then` becomes what is free at that time."""
-    now, ends, heap, then = events.clock.now, reservation.ends, reservation.by_end, reservation.then
-    size, placed = events.clock.running, schedule.placed
-    for i in range(size):
-        j = events.running[i]
-        end = schedule.start[j] + jobs.estimate[j]
-        ends[i], heap[i] = end if end > now else now + TICK, j
-    heapify(ends, heap, size)
-    fits, when = slots(shape, UNLIMITED, then, resources.fit_index.header, resources.fit_index.numbers), now
-    # All that ends at that time is free then; of overdue jobs, which may end at any time, only as many as it takes.
-    while size and (fits < count or (ends[0] == when and when > now + TICK)):
-        when, j = ends[0], heap[0]
-        pop(ends, heap, 0, size)
-        size -= 1
-        of = resources.shapes[jobs.kinds[jobs.kind[j]].shape_id]
+def room_now(shape: Record, now: NodeView, reservation: Reservation) -> int:
+    """Copy the nodes that a shape may use into `then`; return how many instances fit, of which `rooms` has each's."""
+    then, rooms, fits = reservation.then, reservation.rooms, 0
+    for n in range(len(now.nodes)):
+        rooms[n] = 0
+        if shape.types & now.nodes[n].node_class:
+            copy_node(n, now, then)
+            node = then.nodes[n]
+            if node.free_cpu >= shape.cpu and (shape.gpus == 0 or node.largest_free >= shape.milli):
+                rooms[n] = room(shape, node, then.gpus, then.apps)
+                fits += rooms[n]
+    return fits
+
+
+@inner
+def classes_of(j: int, jobs: Jobs, nodes: Records, schedule: ScheduleTable, reservation: Reservation) -> int:
+    """Return the classes of the nodes that a running job is on, as bits."""
+    if reservation.classes[j] == 0:
         for i in range(jobs.first[j], jobs.first[j + 1]):
-            node = then.nodes[placed.node[i]]
-            fits -= room(shape, node, then.gpus, then.apps)
-            give_back(of, node, then.gpus, then.apps, placed.gpus[i])
-            fits += room(shape, node, then.gpus, then.apps)
-    reservation.spare[0] = fits - count
-    return when
+            reservation.classes[j] |= nodes[schedule.placed.node[i]].node_class
+    return reservation.classes[j]
+
+
+@inner
+def line_up_ends(
+    types: int, jobs: Jobs, resources: Resources, events: Events, schedule: ScheduleTable, reservation: Reservation
+) -> int:  # fmt: skip
+    """Make a heap of the running jobs on nodes of some classes by expected end; return how many there are."""
+    now, ends, heap, size = events.clock.now, reservation.ends, reservation.by_end, 0
+    for i in range(events.clock.running):
+        j = events.running[i]
+        if types & classes_of(j, jobs, resources.now.nodes, schedule, reservation):
+            end = schedule.start[j] + jobs.estimate[j]
+            ends[size], heap[size] = end if end > now else now + TICK, j
+            size += 1
+    heapify(ends, heap, size)
+    return size
 
 
 @inner
 def reserve(
     j: int, jobs: Jobs, resources: Resources, events: Events, schedule: ScheduleTable, reservation: Reservation
 ) -> None:
-    """Make job `j` the head: find the earliest time at which it fits by estimates, and how often on which node."""
-    kind, clock, then = jobs.kinds[jobs.kind[j]], events.clock, reservation.then
-    shape = resources.shapes[kind.shape_id]
-    copy_nodes(resources.now, then)
-    reservation.head[0] = shape
-    clock.head = j
-    clock.shadow_time = shadow_time(shape, kind.instances, jobs, resources, events, schedule, reservation)
-    for n in range(len(then.nodes)):
-        node = then.nodes[n]
-        able = node.free_cpu >= shape.cpu and (shape.gpus == 0 or node.largest_free >= shape.milli)
-        reservation.rooms[n] = room(shape, node, then.gpus, then.apps) if able else 0
+    """Make job `j` the head: find the earliest time at which it fits by estimates, and how often on which node.
+
+    `then` becomes what is free at that time on the nodes that it may use; no other node can delay it.
+    """
+    kind, clock, then, rooms = jobs.kinds[jobs.kind[j]], events.clock, reservation.then, reservation.rooms
+    shape, ends, heap, placed = resources.shapes[kind.shape_id], reservation.ends, reservation.by_end, schedule.placed
+    reservation.owner[0], reservation.head[0], now, when = j, shape, clock.now, clock.now
+    fits = room_now(shape, resources.now, reservation)
+    size = line_up_ends(shape.types, jobs, resources, events, schedule, reservation)
+    # All that ends at that time is free then; of overdue jobs, which may end at any time, only as many as it takes.
+    while size and (fits < kind.instances or (ends[0] == when and when > now + TICK)):
+        when, ended = ends[0], heap[0]
+        pop(ends, heap, 0, size)
+        size -= 1
+        of = resources.shapes[jobs.kinds[jobs.kind[ended]].shape_id]
+        for i in range(jobs.first[ended], jobs.first[ended + 1]):
+            n = placed.node[i]
+            node = then.nodes[n]
+            if shape.types & node.node_class:
+                give_back(of, node, then.gpus, then.apps, placed.gpus[i])
+                fits -= rooms[n]
+                rooms[n] = room(shape, node, then.gpus, then.apps)
+                fits += rooms[n]
+    reservation.spare[0] = fits - kind.instances
+    clock.shadow_time = when
 
 
 # -- where others may start ------------------------------------------------------------------------------------------

@@ -114,21 +114,6 @@ def _large(waits: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     ]
 
 
-def _allocations(result: SimResult) -> pl.DataFrame:
-    """Return what each instance had allocated, where and when, one row per instance; running ones have no end yet."""
-    jobs = (
-        result.jobs.select("job", "start", pl.col("end").fill_null(np.inf), "gpu_milli")
-        .drop_nulls("start")
-        .join(result.world.frame.select("job", "cpu_milli"), on="job", maintain_order="left")
-    )
-    nodes = result.cluster.frame.select("node", "gpu_type").with_row_index("at")
-    placed = result.placements.lazy().select("job", "node")
-    # In their order: sums in another order differ in the last digit.
-    placed = placed.join(nodes.lazy().select("node", "at"), on="node", maintain_order="left")
-    joined = placed.select("job", "at").join(jobs.lazy(), on="job", how="left", maintain_order="left")
-    return joined.drop_nulls("start").collect()
-
-
 def _uneven(result: SimResult) -> list[ProblemMeasure]:
     """Return the GPU allocation while jobs arrive of the fullest and of the emptiest GPU type."""
     allocated = result.allocation_by_type()
@@ -177,12 +162,17 @@ def _stranded(result: SimResult, requests: pl.DataFrame) -> ProblemMeasure:
     usual = float(np.quantile(np.repeat(requests["cpu_milli"].to_numpy(), requests["instances"].to_numpy()), 0.5))
     nodes = result.cluster.frame
     gpus, cpus = nodes["gpus"].to_numpy() * float(WHOLE), nodes["cpu_milli"].to_numpy().astype(np.float64)
-    allocations = _allocations(result)
-    at, start, end = (allocations[c].to_numpy() for c in ("at", "start", "end"))
-    milli, cpu = allocations["gpu_milli"].to_numpy(), allocations["cpu_milli"].to_numpy()
+    world, jobs = result.world, result.jobs
+    start, end = jobs["start"].fill_null(np.inf).to_numpy(), jobs["end"].fill_null(np.inf).to_numpy()
+    first, instances = world.first[world.measured], world.instances[world.measured]
+    requested = [world.frame[name].to_numpy()[world.measured] for name in ("gpu_milli", "cpu_milli")]
     shares = []
-    for now in np.linspace(0.0, float(result.jobs["submit"].max() or 0.0), INSTANTS + 2)[1:-1]:  # type: ignore[arg-type]
-        on = np.flatnonzero((start <= now) & (end > now))
+    for now in np.linspace(0.0, float(jobs["submit"].max() or 0.0), INSTANTS + 2)[1:-1]:  # type: ignore[arg-type]
+        running = np.flatnonzero((start <= now) & (end > now))
+        count = instances[running]
+        place = np.repeat(first[running] + count - np.cumsum(count), count) + np.arange(count.sum())
+        at, (milli, cpu) = result.played.where[place], (np.repeat(amount[running], count) for amount in requested)
+        on = np.flatnonzero(at >= 0)
         free = gpus - np.bincount(at[on], weights=milli[on], minlength=len(gpus))
         idle = cpus - np.bincount(at[on], weights=cpu[on], minlength=len(gpus))
         shares.append(float(free[idle < usual].sum() / gpus.sum()))
