@@ -499,3 +499,11 @@ def test_one_block_of_notebooks_is_not_said_to_repeat_cells(tmp_path, made):
     cells += [made.cell([user(made, copy, slow) for copy in (0, 1)], mode=mode) for mode in ("time-slicing", "mps")]
     found = advise(made.suite(tmp_path, cells), mix="2 notebook", goal="throughput")
     assert "neither this mix nor one of the same work was measured twice" in found.findings[0]
+
+
+def test_modes_with_the_same_value_are_level_and_none_is_ahead(tmp_path, made):
+    cells = [made.cell([made.tenant("a", 100.0)]), made.cell([made.tenant("b", 100.0)])]
+    modes = ("time-slicing", "mps")
+    cells += [made.cell([made.tenant("a", 50.0), made.tenant("b", 50.0)], mode=mode) for mode in modes]
+    said = advise(made.suite(tmp_path, cells), mix="a, b", goal="throughput").findings[0]
+    assert "is level with" in said
