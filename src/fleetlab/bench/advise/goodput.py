@@ -82,20 +82,21 @@ class GoodputValues(GoalValues):
     @property
     def modes(self) -> list[str]:
         """Modes that count."""
-        return [mode for mode in self._told if mode not in self.falls_behind]
+        return [mode for mode in self._comparable if mode not in self.falls_behind]
 
     @property
-    def _told(self) -> list[str]:
+    def _comparable(self) -> list[str]:
+        """Modes of processes whose generator was on time and whose windows are long enough."""
         return [mode for mode in self.by if is_apart(mode) and mode not in self.not_compared]
 
     @property
     def falls_behind(self) -> dict[str, str]:
         """All modes, if servers keep up in none of them: goodput only falls, and the best of these is no choice."""
         behind = self._behind()
-        return behind if len(behind) == len(self._told) else {}
+        return behind if len(behind) == len(self._comparable) else {}
 
     def _behind(self) -> dict[str, str]:
-        return {mode: why for mode in self._told if (why := self.by[mode].shortfall)}
+        return {mode: why for mode in self._comparable if (why := self.by[mode].shortfall)}
 
     @property
     def not_compared(self) -> dict[str, str]:

@@ -155,7 +155,7 @@ def _measured(f: Findings, asked: AskedMix, name: str, margin: float) -> Made:
         raise _no_choice(values, asked, name)
     unit = shown_unit(goal, values)
     flips = flip_rows(f, goal, asked, choice)
-    one = asked.mixes[0] if len(asked.mixes) == 1 else ""  # what is told of single tenants is that of one mix
+    one = asked.mixes[0] if len(asked.mixes) == 1 else ""  # only one mix has rows for single tenants
     rows = answer_rows(f, one) if name == "answer" else []
     others = list(neighbor_rows(f, one, name, choice.modes)) if name in BESIDE else []
     mig = predict_mig(f, asked, name)

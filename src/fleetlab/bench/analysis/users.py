@@ -66,10 +66,10 @@ def _servers(rows: list[dict[str, Any]]) -> str:
     valid = [r for r in rows if r["valid"] or r["keeps_up"] is False]  # one that falls behind makes its generator late
     if not valid:
         return "not valid (late generator)"
-    told = [r for r in valid if r["keeps_up"] is not None]
-    if not told:
+    known = [r for r in valid if r["keeps_up"] is not None]
+    if not known:
         return "not known (windows too short)"
-    met = [r for r in told if r["goodput_low"] >= ENOUGH]
+    met = [r for r in known if r["goodput_low"] >= ENOUGH]
     high = max((r["servers"] for r in met), default=0)
     low = max((r["servers"] for r in met if r["goodput_least"] >= ENOUGH), default=0)
     return f"{high}" if low == high else f"{low} to {high}"

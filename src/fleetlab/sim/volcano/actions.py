@@ -28,7 +28,7 @@ def enqueue(session: Session) -> None:
     """Admit groups, one of each queue in turn."""
     waiting = Turns(session, (job for job in session.jobs if not job.admitted))
     by_age = session.site.plugin("sla") is not None
-    rejected: set[object] = set()  # what is promised only grows: who asks for the same is rejected too
+    rejected: set[object] = set()  # groups with these requests do not fit: admitted resources only grow
     while name := waiting.queue():
         job = waiting.pop(name)
         least = job.group.min_resources
