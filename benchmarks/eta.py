@@ -29,23 +29,22 @@ import polars as pl
 from fleetlab import Cluster, Scenario, Workload
 from fleetlab.core.censoring import Floats
 from fleetlab.core.resample import Ints, ahead
-from fleetlab.studies.eta.eta import ask
-from fleetlab.studies.eta.history import History
-from fleetlab.studies.eta.jobs import Arrivals, Known, Present
+from fleetlab.studies.eta.calibration import covered
+from fleetlab.studies.eta.eta import replay_question
 from fleetlab.studies.eta.judge import (
     CALIBRATED,
     CLASS,
     LIMITS,
     REPLAY,
     WARM_UP,
-    answered,
-    covered,
-    drawn_rows,
+    compared_answers,
+    judged_rows,
     pinball,
 )
 from fleetlab.studies.eta.question import Question, history_of
-from fleetlab.studies.eta.replay import play, quantiles
+from fleetlab.studies.eta.replay import quantiles, replay
 from fleetlab.studies.eta.run_times import RunTimes
+from fleetlab.studies.eta.snapshot import Arrivals, History, ReplaySetup, RunTimeModel
 
 LEVELS = {1: 0.1, 2: 0.5, 3: 0.9}
 
@@ -127,10 +126,12 @@ def decompose(scenario: Scenario, history: History, rows: Ints, replays: int) ->
             answer = np.zeros((len(rows), 5))
             for k, row in enumerate(rows.tolist()):
                 snapshot = history.at(float(history.submit[row]), row)
-                known: Known = TrueRunTimes(history) if true_times else classes.known(snapshot)
+                known: RunTimeModel = TrueRunTimes(history) if true_times else classes.at(snapshot)
                 coming = true_arrivals(history, row) if true_coming else ahead
                 count = 1 if true_times and true_coming else replays
-                found = play(Present(scenario, snapshot, known, count, scenario.seed + row, coming), np.array([row]))
+                found = replay(
+                    ReplaySetup(scenario, snapshot, known, count, scenario.seed + row, coming), np.array([row])
+                )
                 answer[k] = quantiles(np.minimum(found.of(row), found.horizon))
             truth = history.wait[rows]
             off = np.abs(answer[:, 2] - truth)
@@ -150,7 +151,7 @@ def timed(scenario: Scenario, history: History, asks: int, replays: int = 200) -
         snapshot = history.at(float(history.submit[row]), row)
         question = Question(scenario, history, snapshot, np.array([row]), f"Job {row}")
         began, spent = time.perf_counter(), time.process_time()
-        found = ask(scenario, question, replays, scenario.seed)
+        found = replay_question(scenario, question, replays, scenario.seed)
         took, used = time.perf_counter() - began, time.process_time() - spent
         if k:
             median = np.median(np.minimum(found.of(row), found.horizon)) / 60
@@ -184,7 +185,7 @@ def main() -> None:
         if given.speed:
             print("\n".join(timed(scenario, history, given.asks)))
             continue
-        rows = drawn_rows(history, given.asks, scenario.seed)
+        rows = judged_rows(history, given.asks, scenario.seed)
         rows = rows[~(history.start[rows] <= history.submit[rows])]
         usual = f"median wait {np.median(history.wait[rows]):.0f} s"
         print(f"-- {name} {given.words}: {len(rows)} asks, {usual}", flush=True)
@@ -192,7 +193,7 @@ def main() -> None:
             for line in decompose(scenario, history, rows, given.replays):
                 print(line, flush=True)
             continue
-        answers, truth = answered(scenario, history, rows, given.replays), history.wait[rows]
+        answers, truth = compared_answers(scenario, history, rows, given.replays), history.wait[rows]
         if given.save:
             file = Path(given.save) / f"{name} {given.words}.npz".replace("/", "-")
             np.savez(file, allow_pickle=False, rows=rows, at=history.submit[rows], truth=truth, **answers)

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.core.kai import GPU, Kai, KaiQueue, Quota
-from fleetlab.core.kubernetes import SchedulingNode, SchedulingPod
-from fleetlab.core.pod_groups import PodGroup
-from fleetlab.core.volcano import Plugin, Volcano, VolcanoQueue
-from fleetlab.sim.gangs.loop import Loop
-from fleetlab.sim.kai import play as kai
-from fleetlab.sim.volcano import play as volcano
+from fleetlab.schedulers.gangs.loop import Loop
+from fleetlab.schedulers.gangs.pod_groups import PodGroup
+from fleetlab.schedulers.kai import play as kai
+from fleetlab.schedulers.kai.config import GPU, Kai, KaiQueue, Quota
+from fleetlab.schedulers.kubernetes.config import SchedulingNode, SchedulingPod
+from fleetlab.schedulers.volcano import play as volcano
+from fleetlab.schedulers.volcano.config import Plugin, Volcano, VolcanoQueue
 
 BUILD = Path("build/bench")
 QUEUES, GPUS = "abcd", 8

@@ -1,6 +1,6 @@
 """The table of guarantees, from the probes measured on a card: `python -m benchmarks.isolation FOLDER`.
 
-It writes the record that ships with the package (`src/fleetlab/stacks/isolation.json`) and the table of
+It writes the record that ships with the package (`src/fleetlab/gpu/stacks/isolation.json`) and the table of
 `docs/isolation.md`, both from the same cells: no number is typed by hand.
 """
 
@@ -10,12 +10,11 @@ import argparse
 import json
 from pathlib import Path
 
-from fleetlab.bench.isolation.guarantees import JUDGES, MeasuredGuarantee, measured_guarantees, to_json
-from fleetlab.bench.isolation.result import read_probes
 from fleetlab.core.files import atomic_write
+from fleetlab.gpu.bench.results.programs import JUDGES, MeasuredGuarantee, measured_guarantees, read_probes, to_json
 
 HOME = Path(__file__).parents[1]
-SHIPPED = HOME / "src" / "fleetlab" / "stacks" / "isolation.json"
+SHIPPED = HOME / "src" / "fleetlab" / "gpu" / "stacks" / "isolation.json"
 PAGE = HOME / "docs" / "isolation.md"
 BEGIN, END = "<!-- table: python -m benchmarks.isolation -->", "<!-- end of table -->"
 
@@ -23,7 +22,7 @@ BEGIN, END = "<!-- table: python -m benchmarks.isolation -->", "<!-- end of tabl
 def main() -> None:
     """Write the record and the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.isolation", description=__doc__)
-    parser.add_argument("folder", type=Path, help="docs/measurements/h200-isolation")
+    parser.add_argument("folder", type=Path, help="measurements/gpu-sharing.tar.gz/h200-isolation")
     options = parser.parse_args()
     about, cells = read_probes(options.folder)
     if about.get("rehearsal"):

@@ -25,11 +25,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fleetlab.devices import nvidia_smi
-from fleetlab.devices.start import python_path
-from fleetlab.sharing import records
-from fleetlab.sharing.leftovers import mps_homes
-from fleetlab.sharing.mps_guard import process_state
+from fleetlab.gpu.devices import nvidia_smi
+from fleetlab.gpu.devices.console import python_path
+from fleetlab.gpu.sharing import records
+from fleetlab.gpu.sharing.modes import mps_homes
+from fleetlab.gpu.sharing.mps_guard import process_state
 
 MARK = "FLEETLAB_KILLED_RUN"
 PATIENCE = 120.0  # s for the processes of a killed run to end
@@ -60,7 +60,7 @@ class Suite:
 
     def start(self, mark: str) -> subprocess.Popen[bytes]:
         """Start it; all that comes of it carries the mark."""
-        words = [sys.executable, "-m", "fleetlab.bench.run", str(self.plan), "--out", str(self.out), *self.options]
+        words = [sys.executable, "-m", "fleetlab.gpu.bench.run", str(self.plan), "--out", str(self.out), *self.options]
         env = os.environ | python_path() | dict(self.env) | {MARK: mark}
         with self.out.with_suffix(".log").open("ab") as log:
             return subprocess.Popen(words, env=env, stdout=log, stderr=log, start_new_session=True)

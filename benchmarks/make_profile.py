@@ -11,9 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.bench.plans import CLASSES, MATRIX
-from fleetlab.bench.profile import profile
 from fleetlab.core import Provenance, Speed
+from fleetlab.gpu.bench.plans import CLASSES, MATRIX
+from fleetlab.gpu.bench.profile import profile
 
 HOME = Path(__file__).parents[1] / "src" / "fleetlab" / "core"
 DIGITS = 4
@@ -26,7 +26,7 @@ PLANS = {
 def main() -> None:
     """Write both files."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.make_profile", description=__doc__)
-    parser.add_argument("folder", type=Path, help="docs/measurements/h200")
+    parser.add_argument("folder", type=Path, help="measurements/gpu-sharing.tar.gz/h200")
     parser.add_argument("--out", type=Path, default=HOME, help="where the files go")
     options = parser.parse_args()
     for name, plans in PLANS.items():

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetlab.stats.autocorrelation import variance_inflation
 from fleetlab.stats.intervals import Interval, Statistic, no_interval
-from fleetlab.stats.means import degrees_of_freedom
+from fleetlab.stats.means import degrees_of_freedom, variance_inflation
 
 MIB = 1 << 20
 WARM_UP = 1 / 3  # of the requests: libraries are imported, and answers fill the memory that is set apart for them

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fleetlab.reproduce.rules import VERDICTS
+from fleetlab.reproduce.item import VERDICTS
 
 PAGES = Path("docs/reproduce")
 STUDIES = ("nsdi22", "fgd-atc23", "dlrm2025", "gpu-sharing")

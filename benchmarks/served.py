@@ -2,7 +2,7 @@
 
 Run it as `python -m benchmarks.served OUT` on a machine with a GPU.
 
-The server (`python -m fleetlab.serving.server`), the background (`… bench.single`) and the load (`… serving.load`)
+The server (`python -m fleetlab.gpu.serving.server`), the background (`… bench.single`) and the load (`… serving.load`)
 are the commands that a user would run, each in a process of its own; all but the load under the sharing mode. One
 server serves a mode from its first background to its last. With `--out` of an
 earlier run it goes on with what is missing.
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleetlab.sharing.modes import Share, shared
+from fleetlab.gpu.sharing.modes import Share, shared
 
 # Mode, and what the background may have.
 MODES = {
@@ -71,7 +71,7 @@ def _loads(said: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def _server(environment: dict[str, str], said: argparse.Namespace) -> Iterator[tuple[int, str]]:
-    line = [sys.executable, "-m", "fleetlab.serving.server", "resnet-infer", "--port", "0", "--json", *_where(said)]
+    line = [sys.executable, "-m", "fleetlab.gpu.serving.server", "resnet-infer", "--port", "0", "--json", *_where(said)]
     with subprocess.Popen(line, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -86,7 +86,7 @@ def _background(name: str, environment: dict[str, str], said: argparse.Namespace
     if not name:
         yield []
         return
-    line = [sys.executable, "-m", "fleetlab.bench.single", name, "--seconds", "600", *_where(said)]
+    line = [sys.executable, "-m", "fleetlab.gpu.bench.single", name, "--seconds", "600", *_where(said)]
     out, err = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(line, env=os.environ | environment, stdout=out, stderr=err, text=True) as other:
         try:
@@ -107,7 +107,7 @@ def _where(said: argparse.Namespace) -> list[str]:
 
 def _load(url: str, load: str, said: argparse.Namespace) -> dict[str, Any]:
     seconds = ["--seconds", str(said.seconds), "--warmup", "1.5", "--slo-ms", str(SLO_MS)]
-    line = [sys.executable, "-m", "fleetlab.serving.load", url, *load.split(), *seconds]
+    line = [sys.executable, "-m", "fleetlab.gpu.serving.load", url, *load.split(), *seconds]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stderr
     report: dict[str, Any] = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""How fast the simulator is: beside a bare loop, on the whole two months, with a long queue, and from a cold start.
+"""How fast the simulator is: beside a bare loop, on the whole two months, with a long queue, and from a start.
 
 `python -m benchmarks.simulate` does all of it, `python -m benchmarks.simulate whole queue` some. Times are CPU seconds
 of one process, loops compiled before; of repeated ones the best is taken, for the noise of a machine only ever adds.
@@ -25,15 +25,17 @@ import polars as pl
 
 import fleetlab
 from fleetlab import Cluster, Workload
-from fleetlab.core.slurm import Slurm
+from fleetlab.core.data import open_trace
+from fleetlab.schedulers.slurm.config import Slurm
 from fleetlab.sim.engine import play as quick
 from fleetlab.sim.layout import TICK
 from fleetlab.sim.reference import play as reference
 from fleetlab.sim.world import world
-from fleetlab.traces.builtin import open_trace
 
 BUILD = Path("build/bench")
-BARE = Path(__file__).parents[2] / "shared/tools/bare_loop.py"  # not part of the project: skipped where it is absent
+# Not part of the project: what needs them is skipped where they are absent.
+BARE = Path(__file__).parents[2] / "shared/tools/bare_loop.py"
+THETA = Path(__file__).parents[2] / "shared/data/theta/theta_2022-11_2023-05.csv.gz"
 JOBS, REPEATS, LOADS = 1_000_000, 5, (0.5, 0.8)
 TWO_MONTHS = "builtin:1260920:0"
 RULES = {  # order, backfill, place; the most CPU seconds that the two months may take
@@ -48,7 +50,7 @@ ALSO = ("fifo/none/best_fit", "sjf/easy/best_fit", "fifo/greedy/worst_fit")
 # measure, and how often the jobs come, one time after the other.
 CHILD = """
 import json, sys, time, fleetlab, polars as pl
-from fleetlab.traces.builtin import open_trace
+from fleetlab.core.data import open_trace
 words, rules, faster = sys.argv[1], sys.argv[2].split("/"), float(sys.argv[3])
 rules = dict(zip(("order", "backfill", "placement"), rules))
 small = open_trace("builtin:2000:0")
@@ -76,7 +78,7 @@ print(json.dumps({**told, "instances": int(result.world.first[-1]), "wait_s": wa
 # users so that each partition is asked for as much. Turn by turn, in one process.
 PARTITIONED = """
 import json, sys, time, fleetlab, polars as pl
-from fleetlab.traces.builtin import open_trace
+from fleetlab.core.data import open_trace
 rules = dict(zip(("order", "backfill", "placement"), sys.argv[2].split("/")))
 count = int(sys.argv[4])
 def dealt(frame, by):
@@ -116,6 +118,7 @@ import sys, polars as pl, fleetlab
 one = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]}), source="one")
 fleetlab.simulate(one, fleetlab.Cluster.uniform(1, 8), backfill=sys.argv[1], preemption=sys.argv[2] == "preempt")
 """
+COMMANDS = {"--version": 0.15, "--help": 0.15, "simulate pai:2000": 0.8}  # the most CPU seconds of a process
 STARTS = ("none/quick", "greedy/quick", "easy/quick", "greedy/preempt")
 
 
@@ -123,7 +126,7 @@ def main(asked: list[str] | None = None) -> None:
     """Measure what is asked for, or everything; print it and keep the figures."""
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "bare": beside_bare, "whole": whole, "twice": twice, "queue": queue, "plan": plan, "start": start,
-        "partitions": partitions, "slurm": slurm,
+        "partitions": partitions, "slurm": slurm, "timed": timed, "waiting": waiting, "commands": commands,
     }  # fmt: skip
     BUILD.mkdir(parents=True, exist_ok=True)
     kept = BUILD / "simulate.json"
@@ -318,6 +321,51 @@ def _child(words: str, rules: str, *, faster: float = 1.0, repeats: int = 1, tim
     return dict(json.loads(found.stdout))
 
 
+def timed() -> list[dict[str, Any]]:
+    """Orders that change with time on 14,374 jobs of a real log with EASY: at most 10 CPU s; beside `fifo`."""
+    if not THETA.exists():
+        return [_say({"what": "orders by time", "skipped": "the log of Theta is not beside the checkout"})]
+    log = pl.read_csv(THETA).sort("submit_time", maintain_order=True)
+    jobs = log.select(
+        submit=(pl.col("submit_time") - pl.col("submit_time").min()).cast(pl.Float64),
+        runtime=pl.col("run_time").cast(pl.Float64), limit=pl.col("wall_time").cast(pl.Float64),
+        instances=pl.col("node_num").cast(pl.Int64), gpu_milli=1000, cpu_milli=1000,
+    )  # fmt: skip
+    workload, estimate, rows = Workload.of(jobs, source="theta"), log["wall_time"].cast(pl.Float64), []
+    for order in ("fifo", "wfp3", "unicef"):
+        _drawn_queue(50, 10, order)
+        begin = time.process_time()
+        result = fleetlab.simulate(workload, Cluster.uniform(4392, 1), order=order, backfill="easy", estimate=estimate)
+        row = {"what": f"Theta, {order}/easy", "cpu_s": time.process_time() - begin}
+        rows.append(_say({**row, "wait_h": result.jobs["wait"].mean() / 3600}))  # type: ignore[operator]
+    return rows
+
+
+def waiting() -> list[dict[str, Any]]:
+    """A queue of 1,000, 10,000 and 100,000 jobs: a job's time should hardly grow with it."""
+    rows = []
+    for order in ("fifo", "sjf", "wfp3"):
+        _drawn_queue(50, 10, order)
+        for count in (1_000, 10_000, 100_000) if order != "wfp3" else (1_000, 10_000):
+            jobs = max(100_000, 2 * count) if order != "wfp3" else 20_000
+            took = _drawn_queue(jobs, count, order)
+            row = {"what": f"{order}/easy, {count:,} of {jobs:,} jobs wait", "cpu_s": took}
+            rows.append(_say({**row, "us_a_job": took / jobs * 1e6}))
+    return rows
+
+
+def _drawn_queue(jobs: int, count: int, order: str) -> float:
+    """Return the CPU seconds of jobs of 1 to 8 GPUs under EASY, of which so many come first and the others in time."""
+    random, sizes = np.random.default_rng(0), np.array([1, 1, 1, 2, 4, 8])
+    gpus, runtime = random.choice(sizes, jobs), random.exponential(1000, jobs)
+    gap = 1000 * sizes.mean() / (512 * 0.95)
+    submit = np.append(np.zeros(count), random.exponential(gap, jobs - count)).cumsum()
+    frame = pl.DataFrame({"submit": submit, "runtime": runtime, "gpu_milli": gpus * 1000})
+    estimate = pl.Series(runtime * random.choice([1.1, 1.5, 2, 4], jobs))
+    workload, cluster = Workload.of(frame, source="drawn"), Cluster.uniform(64, 8)
+    return _cpu(lambda: fleetlab.simulate(workload, cluster, order=order, backfill="easy", estimate=estimate))
+
+
 # -- from a start ----------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +381,23 @@ def start() -> list[dict[str, Any]]:
         row = {"what": f"start, {loop}", "cached_s": warm[0], "cached_cpu_s": warm[1]}
         rows.append(_say({**row, "first_s": cold[0], "first_cpu_s": cold[1]}))
     return rows
+
+
+def commands() -> list[dict[str, Any]]:
+    """Whole processes of commands, loops compiled before; beside Python itself."""
+    rows = []
+    for words, most in ({"": 0.0} | COMMANDS).items():
+        command = [sys.executable, *(["-m", "fleetlab", *words.split()] if words else ["-c", "pass"])]
+        took = min(_process(command) for _ in range(REPEATS))
+        rows.append(_say({"what": f"fleetlab {words}" if words else "Python alone", "cpu_s": took, "at_most_s": most}))
+    return rows
+
+
+def _process(command: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _started(loop: str, folder: str) -> tuple[float, float]:

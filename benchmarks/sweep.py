@@ -22,9 +22,9 @@ from typing import Any
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace
+from fleetlab.studies.runner import Dispatcher
+from fleetlab.studies.runner.dispatch import Questions
 from fleetlab.studies.sweep.cell import CellInputs, run_cell
-from fleetlab.studies.sweep.cell_queue import CellQueue
-from fleetlab.studies.sweep.dispatch import Dispatcher
 from fleetlab.studies.sweep.plan import SweepPlan
 
 BUILD = Path("build/bench/sweep")
@@ -89,7 +89,7 @@ def records(store: Path) -> dict[str, dict[str, Any]]:
 def plain_loop(plan: SweepPlan) -> dict[str, float]:
     """Run the same cells in one process, one after the other, and keep nothing."""
     traces = {source.digest: source.trace for source in plan.sources.values()}
-    inputs = CellInputs(traces.__getitem__)
+    inputs = CellInputs(traces)
     cells = [plan.cell(scenario, seed) for seed in plan.study.seeds.values for scenario in plan.study.scenarios]
     run_cell(plan.question(cells[0]), inputs)
     begin = time.perf_counter()
@@ -103,12 +103,12 @@ def measured(name: str, study: fleetlab.Study, **how: Any) -> dict[str, float]: 
     spent: list[float] = []
     run = Dispatcher.run
 
-    def timed(workers: Dispatcher, queue: CellQueue) -> None:
+    def timed(workers: Dispatcher, queue: Questions) -> None:
         begin = time.process_time()
         run(workers, queue)
         spent.append(time.process_time() - begin)
 
-    Dispatcher.run = timed  # type: ignore[method-assign]
+    Dispatcher.run = timed  # type: ignore[assignment,method-assign]
     try:
         result = fleetlab.sweep(study, store=fresh(name), **how)
     finally:

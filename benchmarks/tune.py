@@ -16,7 +16,7 @@ import fleetlab
 from fleetlab._screen import show
 from fleetlab.studies.tune import Tuning
 from fleetlab.studies.tune.terms import WEIGHTED, Space, words_of
-from fleetlab.studies.validate import philly
+from fleetlab.studies.validate import logs
 
 # GPU type, nodes, and of each GPUs, CPU milli and MiB.
 NODES = (
@@ -42,10 +42,10 @@ def twelve() -> fleetlab.Trace:
 
 def philly_jobs(folder: Path) -> fleetlab.Trace:
     """Jobs as `validate` takes them: a virtual cluster is a GPU type; and here a user too, with a part of its nodes."""
-    jobs, whole, _ = philly._read(folder)
+    jobs, whole, _ = logs._read_philly(folder)
     part = whole.frame.filter(pl.int_range(pl.len()).over("pool") % PART == 0)
     cluster = fleetlab.Cluster.of(part, source=f"a node in {PART} of Philly's")
-    jobs = philly._jobs(jobs).with_columns(user=jobs["cluster"].cast(pl.Categorical))
+    jobs = logs.philly_jobs(jobs).with_columns(user=jobs["cluster"].cast(pl.Categorical))
     workload = fleetlab.Workload.of(jobs, source="philly_sia_82k")
     return fleetlab.Trace(workload, fleetlab.Provenance("read", "philly_sia_82k"), cluster)
 

@@ -11,7 +11,7 @@ from docs.canvas import WIDTH, Canvas
 import fleetlab
 from fleetlab.core.catalog import REASONS
 
-MEASURED = Path(__file__).parent / "measurements"
+MEASURED = Path(__file__).parents[1] / "measurements"
 # Five jobs on one node of four GPUs: small enough to be followed by hand.
 FIVE = {
     "submit": [0.0, 1.0, 2.0, 3.0, 4.0],
@@ -125,7 +125,7 @@ def speed() -> str:
 
 def calibration() -> str:
     """Draw recorded and simulated waits of a real Slurm."""
-    trace = fleetlab.read(MEASURED / "slurm" / "defaults-1", format="slurm")
+    trace = fleetlab.read(MEASURED / "slurm" / "defaults-1.tar.gz", format="slurm")
     picture = Canvas("Jobs that have started within a time: a log of a real Slurm, and two simulations of it", 330)
     site, event = fleetlab.simulate(trace).recorded, fleetlab.simulate(trace, scheduler="event").recorded
     series = [("a", "recorded", site["recorded"]), ("b", "simulated as configured", site["simulated"]),

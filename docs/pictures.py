@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-from docs import concept_pictures, rooms_picture, week_picture
+from docs import concept_pictures, packages_picture, sample_picture, week_picture
 
 import fleetlab
 
@@ -34,7 +35,9 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
 ANSWERED = "document.getElementById('status').textContent.startsWith('Answered')"
 DRAWN = "[...document.querySelectorAll('.cluster-timeline')].every(t => t.timeline?.frames && !t.timeline.missing)"
 AT_REST = "document.getElementById('progress').hidden"
-CHANGED = "v=1&trace=builtin:20000:0&order=sjf&load=1.3"
+LINE = "SchedulerParameters=batch_sched_delay=0,bf_interval=1,bf_resolution=1,bf_continue"
+CHANGED = urlencode({"v": 1, "trace": "sample", "scheduler": json.dumps({"kind": "site", "conf": LINE})})
+BY_REASON = "Object.keys(window.fleetlab.pageTimeline?.runs.at(-1).about.panels.waiting ?? {}).length > 1"
 BUSY = "v=1&trace=builtin:2000:0&load=3"
 
 
@@ -164,9 +167,10 @@ def timeline(camera: Camera) -> bytes:
 
 
 def web(camera: Camera) -> bytes:
-    """The page with a scenario beside its baseline."""
-    camera.open(f"{camera.page}?{CHANGED}", ANSWERED)  # the first answer may have waited for a compilation
-    return camera.open(f"{camera.page}?{CHANGED}", ANSWERED).screen()
+    """The page with a line of slurm.conf changed, before and after."""
+    shows = f"{ANSWERED} && {BY_REASON}"
+    camera.open(f"{camera.page}?{CHANGED}", shows)  # the first answer may have waited for a compilation
+    return camera.open(f"{camera.page}?{CHANGED}", shows, size=(1400, 1200)).screen()
 
 
 def web_trace_dark(camera: Camera) -> bytes:
@@ -182,20 +186,25 @@ def web_recommendations(camera: Camera) -> bytes:
 
 
 def web_job(camera: Camera) -> bytes:
-    """The story of the job that waits longest."""
-    run = fleetlab.simulate("builtin:2000", load=3)
+    """The story of the job that waits longest, beside the timeline."""
+    run = fleetlab.simulate("sample")
     longest = run.jobs.sort("wait", descending=True)["job"][0]
-    shows = f"document.querySelector('#job-story svg, #job-story table') && {AT_REST}"
-    return camera.open(f"{camera.page}?{BUSY}&view=job&job=%23{longest}", shows).screen()
+    shows = f"document.querySelector('#job-story svg, #job-story table') && {AT_REST} && {BY_REASON}"
+    return camera.open(f"{camera.page}?v=1&trace=sample&view=job&job=%23{longest}", shows, size=(1400, 900)).screen()
 
 
 def demo(camera: Camera) -> bytes:
     """The page of `fleetlab demo`."""
+    from fleetlab.studies.demo import demo as diagnosed
     from fleetlab.studies.story import story
 
-    page = camera.folder / "demo.html"
-    story(fleetlab.Scenario.of(TRACE).trace, out=page)
-    return camera.open(page.as_uri(), "document.querySelectorAll('figure svg').length > 0").screen()
+    page = story(diagnosed("sample"), camera.folder / "demo.html")
+    return camera.open(page.as_uri(), "document.querySelectorAll('.timeline canvas').length > 2").screen()
+
+
+def sample(_: Camera) -> bytes:
+    """A real Slurm before and after one line of its configuration."""
+    return sample_picture.draw().encode()
 
 
 def week(_: Camera) -> bytes:
@@ -208,14 +217,15 @@ def concept(name: str) -> Callable[[Camera], bytes]:
     return lambda _: concept_pictures.DRAWINGS[name]().encode()
 
 
-def rooms(_: Camera) -> bytes:
-    """The rooms of the package, and one job's way."""
-    return rooms_picture.draw().encode()
+def packages(_: Camera) -> bytes:
+    """The packages of fleetlab, and one job's way."""
+    return packages_picture.draw().encode()
 
 
 PICTURES: dict[str, Callable[[Camera], bytes]] = {
+    "sample.svg": sample,
     "week.svg": week,
-    "rooms.svg": rooms,
+    "packages.svg": packages,
     **{f"concept-{name}.svg": concept(name) for name in concept_pictures.DRAWINGS},
     "report.png": report,
     "report-dark.png": report_dark,

@@ -1,5 +1,7 @@
 """Our schedule beside the real one, job by job: `python -m realtest.compare RUN…`, or `--all` for the page of all runs.
 
+RUN is a folder or archive, or the name of a recorded run: plain-1.
+
 A run is read and simulated as a user would: `fleetlab read slurm DIR`, `fleetlab simulate`. What is compared, and how,
 is what two real runs are compared by (`spread`): waits from when a job is eligible to its first start.
 """
@@ -18,11 +20,11 @@ import polars as pl
 
 import fleetlab
 from fleetlab.core import Trace
+from realtest.archives import recorded_runs, run_folder
 from realtest.report import with_tables
 from realtest.spread import Run, compare, submission_order
 
-FOLDER = Path("docs/measurements/slurm")
-PAGE = FOLDER / "simulated.md"
+PAGE = Path("docs/measurements/slurm/simulated.md")
 GUIDE = Path("docs/slurm.md")
 MARKS = ("<!-- tables: python -m realtest.compare --all -->", "<!-- end of tables -->")
 FEWEST = 20  # jobs of a partition or account that has a row
@@ -183,14 +185,15 @@ def _setting(name: str, runs: list[Closeness]) -> str:
 def main() -> None:
     """Compare runs with a simulation of the site as it is configured, or with words of a scenario."""
     parser = argparse.ArgumentParser(prog="realtest.compare", description=__doc__)
-    parser.add_argument("runs", nargs="*", type=Path)
-    parser.add_argument("--all", action="store_true", help=f"all of {FOLDER}, into {PAGE}")
+    parser.add_argument("runs", nargs="*")
+    parser.add_argument("--all", action="store_true", help=f"all recorded runs, into {PAGE}")
     parser.add_argument("--scheduler", default="site")
     parser.add_argument("--backfill", help="a backfill rule of our own instead")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     words = {"backfill": given.backfill} if given.backfill else {"scheduler": given.scheduler}
-    runs = [path.parent for path in sorted(FOLDER.glob("*/run.json"))] if given.all else given.runs
+    every = [path.parent for path in sorted(recorded_runs("slurm").glob("*/run.json"))]
+    runs = every if given.all else [run_folder(run) for run in given.runs]
     found = [closeness(run, seed=given.seed, **words) for run in runs]
     for page, said in ((PAGE, table(found)), (GUIDE, short_table(found))) if given.all else ():
         page.write_text(with_tables(page.read_text("utf-8"), said, MARKS), "utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from fleetlab.core.queues import Limits
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Qos, Slurm
+from fleetlab.core.queues import Limits, Qos
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Slurm
 from realtest.jobs import Act, Job, span
 from realtest.limits import LIMITS
 from realtest.settings import (

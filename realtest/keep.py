@@ -7,6 +7,9 @@ import gzip
 import json
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from realtest.archives import MEASUREMENTS, pack
 
 SMALL = (
     *("slurm.conf", "site.conf", "partitions.txt", "reservations.txt", "reservation-log.txt"),
@@ -71,10 +74,12 @@ def main() -> None:
     """Keep runs under their own names; the first of a setting has what is the same in all."""
     parser = argparse.ArgumentParser(prog="realtest.keep", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--into", type=Path, default=Path("docs/measurements/slurm"))
+    parser.add_argument("--into", type=Path, default=MEASUREMENTS / "slurm")
     given = parser.parse_args()
     for run in sorted(given.runs):
-        print(keep(run, given.into / run.name, first=run.name.endswith("-1")))
+        with TemporaryDirectory() as scratch:
+            kept = keep(run, Path(scratch, run.name), first=run.name.endswith("-1"))
+            print(pack(kept, given.into / f"{run.name}.tar.gz"))
 
 
 if __name__ == "__main__":

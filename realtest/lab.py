@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetlab.core.cluster import Cluster
-from fleetlab.core.slurm import Slurm
-from fleetlab.traces.slurm.conf_writer import accounts, gres_conf, slurm_conf
+from fleetlab.schedulers.slurm.config import Slurm
+from fleetlab.schedulers.slurm.reader.conf_writer import accounts, slurm_conf
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "mariadb-install-db", "sbatch", "sacctmgr")
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -92,6 +92,16 @@ def missing() -> str | None:
         return "not root: the daemons start jobs as other users"
     absent = [program for program in PROGRAMS if not shutil.which(program, path=PATH)]
     return f"not installed: {', '.join(absent)}" if absent else None
+
+
+def gres_conf(cluster: Cluster, device: str = "/dev/nvidia") -> str:
+    """Return gres.conf: the GPUs of each node by type, as device files numbered from 0."""
+    lines = ["AutoDetect=off"]
+    for node, gpu_type, gpus in cluster.frame.select("node", "gpu_type", "gpus").iter_rows():
+        if gpus:
+            numbers = f"[0-{gpus - 1}]" if gpus > 1 else "0"
+            lines.append(f"NodeName={node} Name=gpu Type={gpu_type} File={device}{numbers}")
+    return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True, slots=True)

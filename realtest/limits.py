@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from fleetlab.core.queues import JobLimits, Limits, QueueTree
-from fleetlab.core.slurm import Partition, Priority, Qos, Slurm, Weights
+from fleetlab.core.queues import JobLimits, Limits, Qos, QueueTree
+from fleetlab.schedulers.slurm.config import Partition, Priority, Slurm, Weights
 from realtest.jobs import Job
 from realtest.settings import ACCOUNTS, HOUR, PLAIN, Setting, cluster_of
 

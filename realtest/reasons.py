@@ -20,18 +20,17 @@ import polars as pl
 import fleetlab
 from fleetlab.core import Scenario, Trace
 from fleetlab.core.catalog import REASONS
+from fleetlab.schedulers.slurm.play import partitions_of, tables, up_of
+from fleetlab.schedulers.slurm.reader.events import node_events
+from fleetlab.schedulers.slurm.rule_tables import accounting_of, rules_of
 from fleetlab.sim.events import draining_of, outages_of
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.ledger.ledger import ledger
 from fleetlab.sim.ledger.rules import Looks
-from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.simulate import world_of
-from fleetlab.sim.slurm.account_tables import accounting_of
-from fleetlab.sim.slurm.play import partitions_of, tables, up_of
-from fleetlab.sim.slurm.rule_tables import rules_of
 from fleetlab.sim.world import World
-from fleetlab.traces.slurm.events import node_events
-from realtest.compare import hooks
+from realtest.archives import run_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ def snapshots(run: Path) -> list[Snapshot]:
     return found
 
 
-def recorded(trace: Trace) -> tuple[World, Played]:
+def recorded(trace: Trace) -> tuple[World, Schedule]:
     """Return the schedule that a log recorded, as the wait ledger takes it; each run is a job of its own.
 
     When loops looked it does not tell: they are taken to have looked a second before the start.
@@ -70,7 +69,7 @@ def recorded(trace: Trace) -> tuple[World, Played]:
     world = replace(world, eligible=np.minimum(eligible, float(np.nanmax(end))))
     outages = outages_of(node_events(trace), s.cluster, horizon=1e9)
     none, never = np.zeros(len(start), dtype=np.int64), np.full(len(start), np.inf)
-    played = Played(
+    played = Schedule(
         start, end, np.where(ran, 2, 0), where, got, none, none, np.zeros(len(start)), backfill="conservative",
         rules=rules_of(t, accounts, site.epilog), until=float(np.nanmax(end)), up=up_of(len(s.cluster), outages),
         looks=Looks(eligible[ran], start[ran] - 1.0, eligible, never, never, -never),
@@ -123,7 +122,6 @@ def compare(run: Path) -> Counter[tuple[str, str]]:
     trace = fleetlab.read(run, "slurm")
     assert trace.scheduler is not None
     assert trace.names is not None
-    trace = replace(trace, scheduler=replace(trace.scheduler, **hooks(run)))
     world, played = recorded(trace)
     names = dict(trace.names.collect().select("job", "name").iter_rows())
     numbers = [names[job].split("/")[-1] for job in world.frame["job"].to_list()]
@@ -159,10 +157,10 @@ def table(counts: Counter[tuple[str, str]]) -> str:
 def main() -> None:
     """Count over runs."""
     parser = argparse.ArgumentParser(prog="realtest.reasons", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("runs", nargs="+")
     counts: Counter[tuple[str, str]] = Counter()
     for run in parser.parse_args().runs:
-        counts += compare(run)
+        counts += compare(run_folder(run))
     print(table(counts))
 
 

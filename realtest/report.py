@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from realtest.archives import recorded_runs
 from realtest.spread import tables
 
 PAGE = Path("docs/measurements/slurm/README.md")
@@ -19,5 +20,5 @@ def with_tables(page: str, said: str, marks: tuple[str, str] = MARKS) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
-    path.write_text(with_tables(path.read_text("utf-8"), tables(path.parent)), "utf-8")
+    runs = Path(sys.argv[1]) if len(sys.argv) > 1 else recorded_runs("slurm")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables(runs)), "utf-8")

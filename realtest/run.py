@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetlab.core.cluster import Cluster
-from fleetlab.core.slurm import Slurm
 from fleetlab.core.trace import Trace
+from fleetlab.schedulers.slurm.config import Slurm
 from realtest.jobs import Act, Job, Replay
 from realtest.lab import Lab
 from realtest.settings import NODES, Setting
@@ -116,7 +116,7 @@ def drain(lab: Lab, seconds: float = 420) -> list[str]:
 def collect(lab: Lab, out: Path, begin: float) -> None:
     """Gather what Slurm logged, with the script that sites run."""
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(begin - 5))
-    with as_file(files("fleetlab.traces.slurm") / "collect.sh") as script:
+    with as_file(files("fleetlab.schedulers.slurm.reader") / "collect.sh") as script:
         said = subprocess.run(
             ["sh", str(script), "--out", str(out), "--since", since, "--json"],
             env=lab.environment,

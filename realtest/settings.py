@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from fleetlab.core.cluster import Cluster
-from fleetlab.core.queues import JobLimits, Limits, Queue, QueueTree
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Slurm, Weights
+from fleetlab.core.queues import JobLimits, Limits, Qos, Queue, QueueTree
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Priority, Slurm, Weights
 from realtest.jobs import Act, Job, Replay, draw_jobs, span
 
 NODES, GPUS = 20, 8

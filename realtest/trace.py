@@ -11,9 +11,9 @@ import polars as pl
 
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.queues import Queue, QueueTree
-from fleetlab.core.slurm import Partition, Slurm
 from fleetlab.core.trace import Trace
 from fleetlab.core.workload import Workload
+from fleetlab.schedulers.slurm.config import Partition, Slurm
 from realtest.jobs import Job, Replay
 from realtest.settings import PLAIN
 

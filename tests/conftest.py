@@ -1,19 +1,21 @@
 """Where the real traces lie, and the hand-made ones."""
 
+import csv
 import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from fleetlab import cli
+from fleetlab import _screen, cli
 
-from .gpu_programs import deaf_mps, mps, own, smi  # noqa: F401  fixtures of several rooms
+from .gpu_programs import deaf_mps, mps, own, smi  # noqa: F401  fixtures of several folders
 
 # What is imported and collected stays to the end: to look for garbage in it takes a quarter of the time.
 gc.disable()
@@ -38,45 +40,45 @@ FLAGS = [
 ]
 # Processes of pytest tell those that they start how wide their terminal is; what is printed into a test has no width.
 os.environ.pop("COLUMNS", None)
+# Tests with a home of their own would compile all loops anew.
+HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+os.environ.setdefault("FLEETLAB_COMPILED", str(HOME / "fleetlab"))
 # Whoever starts the tests in the background has their children ignore Ctrl-C; some of them are to be stopped by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# The longest files come first, else one core has nothing to do at the end. Of two that start together one compiles,
-# and those that wait for servers or tenants stand between those that compute.
-FIRST = [
-    "test_docs.py",
-    "serving/test_load.py",
-    "sim/test_full.py",
-    "sim/test_simulate.py",
-    "web/test_browser.py",
-    "test_notebooks.py",
-    "studies/sweep/test_kills.py",
-    "bench/test_failures.py",
-    "studies/test_compare.py",
-    "bench/test_stress.py",
-    "studies/sweep/test_sweep.py",
-    "studies/test_validate.py",
-    "web/test_operations.py",
-    "studies/tune/test_tune.py",
-    "studies/test_autoscale.py",
-    "serving/test_stop.py",
-    "sim/test_published.py",
-    "deploy/test_experiments.py",
-    "traces/test_synthesize.py",
-    "serving/test_clients.py",
-    "sim/test_schedules.py",
-    "sharing/test_mps.py",
-    "sim/test_two_loops.py",
-    "bench/test_suite.py",
-    "sim/test_packing.py",
-    "core/test_saving.py",
-]
+# The longest files come first, else one core has nothing to do at the end; workers take the next file when they are
+# free. Files that are not in the list are new, and come between.
+SECONDS = Path(__file__).parent / "seconds.csv"  # CPU seconds of each file of three seconds and more
+LONG, NEW = 3.0, 2.0
 DATA = Path(__file__).parents[2] / "shared" / "data"
+SELECTED = "FLEETLAB_TESTS"  # paths of the test files of a change
 
 
 def pytest_addoption(parser):
     """Let the guides be written anew."""
     parser.addoption("--update", action="store_true", help="write what commands print now into the guides")
+    parser.addoption(
+        "--changed", nargs="?", const="main", metavar="REF", help="only tests of what differs from a commit (main)"
+    )
+    parser.addoption("--seconds", action="store_true", help="print and keep what test files take in CPU time")
+
+
+def pytest_configure(config):
+    """Choose the test files of a change, once for all workers; measure them where that is asked for."""
+    if config.getoption("--seconds"):
+        config.pluginmanager.register(Clock(), "clock")
+    ref = config.getoption("--changed")
+    if ref and not hasattr(config, "workerinput"):
+        from .selection import changed, selected
+
+        os.environ[SELECTED] = os.pathsep.join(map(str, selected(changed(ref))))
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out files that a change does not concern."""
+    if config.getoption("--changed") and collection_path.is_file():
+        return str(collection_path) not in os.environ[SELECTED].split(os.pathsep) or None
+    return None
 
 
 def pytest_collection_finish():
@@ -85,10 +87,44 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def measured():
+    """Return the CPU seconds of the files that take long, as the last measurement had them."""
+    return {name: int(seconds) for name, seconds in csv.reader(SECONDS.read_text("utf-8").splitlines())}
+
+
 def pytest_collection_modifyitems(items):
     """Put the longest files first."""
-    rank = {Path(__file__).parent / name: k for k, name in enumerate(FIRST)}
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+    rank = {Path(__file__).parent / name: -seconds for name, seconds in measured().items()}
+    items.sort(key=lambda item: rank.get(item.path, -NEW))
+
+
+class Clock:
+    """The CPU seconds of each test file: those of this process, and of others that have ended."""
+
+    def __init__(self):
+        self.seconds, self.begin = defaultdict(float), sum(os.times()[:4])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self):
+        """Give a report what went by since the one before."""
+        report = yield
+        now = sum(os.times()[:4])
+        report.cpu, self.begin = now - self.begin, now
+        return report
+
+    def pytest_runtest_logreport(self, report):
+        """Add it to its file, in the process that has all reports."""
+        self.seconds[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.cpu
+
+    def pytest_terminal_summary(self, terminalreporter):
+        """Print all files and what they take; keep those that take long."""
+        files = sorted(self.seconds.items(), key=lambda pair: -pair[1])
+        for name, seconds in files:
+            terminalreporter.write_line(f"{seconds:8.1f} {name}")
+        terminalreporter.write_line(f"{sum(self.seconds.values()):8.1f} in all")
+        old = {name: seconds for name, seconds in measured().items() if name not in self.seconds}
+        rows = old | {name: round(seconds) for name, seconds in files if seconds >= LONG}
+        SECONDS.write_text("".join(f"{n},{s}\n" for n, s in sorted(rows.items(), key=lambda row: -row[1])))
 
 
 @pytest.fixture
@@ -103,6 +139,12 @@ def data() -> Path:
     if not DATA.is_dir():
         pytest.skip(f"no real traces in {DATA.name} beside the checkout")
     return DATA
+
+
+@pytest.fixture(autouse=True)
+def short_answers(monkeypatch):
+    """`--full` holds for one process: here for one test."""
+    monkeypatch.setattr(_screen, "_full", False)
 
 
 @pytest.fixture

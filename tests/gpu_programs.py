@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from realtest.archives import gpu_sharing
 
 # What the driver's program does, as far as the bench asks: a daemon that leaves its id in the pipe directory, answers
 # while it lives and goes at `quit`. Its name, its environment and what it inherits are as those of the real one: it is
@@ -204,7 +205,6 @@ if option == "-dci":
     end("Successfully destroyed compute instance\\n")
 end("Invalid combination of input arguments.\\n", 2)
 """
-PROBE = Path(__file__).parents[1] / "docs" / "measurements" / "h200" / "probe.json"
 PLACES = """GPU  0 Profile ID 19 Placements: {0,1,2,3,4,5,6}:1
 GPU  0 Profile ID 20 Placements: {0,1,2,3,4,5,6}:1
 GPU  0 Profile ID 15 Placements: {0,2,4,6}:2
@@ -220,7 +220,7 @@ class Smi:
 
     def __init__(self, folder: Path) -> None:
         self._state = folder / "smi.json"
-        asked = json.loads(PROBE.read_text())
+        asked = json.loads((gpu_sharing() / "h200" / "probe.json").read_text())
         self.set(
             name="NVIDIA H200",
             uuid="GPU-b9a1a5c3",

@@ -17,6 +17,7 @@ from cyclopts import CoercionError
 import fleetlab
 from fleetlab import cli
 from fleetlab._screen import cell, table
+from fleetlab.commands import first_help
 
 # Words that only a person needs: where to put things, and how to print them.
 OF_THE_RECEPTION = {"json", "out"}
@@ -121,7 +122,7 @@ def test_reading_saves_a_trace_and_prints_how_many_rows_were_kept(fixtures, tmp_
 
 def test_json_is_one_object_and_nothing_else(saved):
     found = json.loads(apart("show", saved, "--json").stdout)
-    assert list(found) == ["provenance", "coverage", "findings", "summary", "tables", "notes", "figures"]
+    assert list(found) == ["provenance", "coverage", "findings", "records", "summary", "tables", "notes", "figures"]
     assert found["summary"][0] == {"metric": "jobs", "value": 5, "low": 5, "high": 5, "unit": ""}
 
 
@@ -141,7 +142,7 @@ def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path, command
         ),
         (["read", "openb2023", "nowhere", "--out", "y"], "no such file or folder: nowhere", "fleetlab traces"),
         (["show", "nowhere"], "no saved trace in: nowhere", "fleetlab read"),
-        (["show", "builtin:many"], "builtin", "builtin"),
+        (["show", "builtin:many"], "builtin", "pai:20000"),
         (["frobnicate"], "frobnicate", "--help"),
         (
             ["read", "csv", "x", "--map", "submit", "--out", "y"],
@@ -151,7 +152,7 @@ def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path, command
         (["synthesize", "pai2021"], "pai2021", "pai2020"),
         (["synthesize", "pai2020", "--jobs", "-4"], "jobs", "1,260,920"),
         (["fetch", "nothing", "--into", "y"], "no published trace by that name: `nothing`", "pai2020"),
-        (["show", "x", "--cluster", "y"], "no saved trace", "builtin"),
+        (["show", "x", "--cluster", "y"], "no saved trace", "sample"),
     ],
 )
 def test_a_mistake_ends_in_an_error_a_hint_and_status_2(words, error, hint, tmp_path, command, monkeypatch):
@@ -180,7 +181,7 @@ def test_a_reader_that_goes_away_is_no_mistake(saved):
 
 def test_every_format_is_listed_with_licence_and_origin(command):
     rows = json.loads(command("traces", "--json").stdout)["tables"]["formats"]
-    assert len(rows) == 12
+    assert len(rows) == 13
     assert all(row["expects"] and row["licence"] and row["origin"] for row in rows)
 
 
@@ -256,3 +257,63 @@ def test_a_table_reads_without_colour():
     assert table(pl.DataFrame({"name": ["a", None], "rows": [12345, 6]})) == (
         "name    rows\n----  ------\na     12,345\n–          6"
     )
+
+
+@pytest.mark.parametrize("kilobytes", [400_000, 1_000_000, 2_000_000])
+def test_too_little_memory_is_one_sentence(kilobytes):
+    code = f"ulimit -v {kilobytes}; exec {sys.executable} -m fleetlab describe sample"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: this process may use ")
+    assert "ulimit -v unlimited" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_is_one_screen_with_everyday_commands_first(command):
+    lines = command("--help").stdout.splitlines()
+    assert 24 <= len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    everyday = [line.split()[0] for line in lines if line.startswith("  ")][: len(first_help.EVERYDAY)]
+    assert everyday == ["demo", "web", "read", "diagnose", "explain", "compare", "capacity", "eta", "report", "doctor"]
+
+
+def test_help_names_every_command():
+    grouped = {name for names in first_help.GROUPS.values() for name in names}
+    commands = {name for name in cli.app if not name.startswith("-")}
+    assert commands | {"help", "version"} == grouped | set(first_help.EVERYDAY)
+    assert all(name.split()[0] in commands | {"help"} for name in first_help.MEANT)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("monitor", "bench monitor"), ("stress", "bench stress"), ("queue", "diagnose"), ("why", "explain"),
+     ("when", "eta"), ("simulat", "simulate")],
+)  # fmt: skip
+def test_a_word_that_is_no_command_is_answered_with_the_command_that_it_means(command, word, meant):
+    done = command(word, "sample")
+    assert done.returncode == 2
+    assert f"did you mean `fleetlab {meant}`?" in done.stderr
+
+
+@pytest.mark.parametrize(("verb", "meant"), [("simulate", "--order"), ("compare", "--policies")])
+def test_policy_is_answered_with_the_option_that_says_it(command, verb, meant):
+    done = command(verb, "sample", "--policy", "sjf")
+    assert done.returncode == 2
+    assert f"did you mean {meant}?" in done.stderr
+
+
+def test_help_and_version_are_words_too(command):
+    assert command("help").stdout == command("--help").stdout
+    assert command("help", "eta").stdout == command("eta", "--help").stdout
+    assert command("version").stdout == command("--version").stdout
+
+
+def test_an_answer_fits_a_screen_and_full_prints_all_of_it(command):
+    words = ("diagnose", "builtin:200", "--load", "20", "--changes", "cpu", "--replicas", "1")
+    short, full = (command(*words, *more).stdout.splitlines() for more in ((), ("--full",)))
+    assert len(short) <= 40
+    assert max(map(len, short)) <= 100
+    assert "--full prints all" in "\n".join(short)
+    assert any(line.startswith("one run of the log as it is") for line in short)  # what intervals speak of, or none
+    assert len(full) > 60
+    assert "\nnotes\n" in "\n".join(full)

@@ -97,7 +97,7 @@ def test_bash_completes_commands_options_and_names(place):
 
 
 def test_bash_completes_traces_and_files(place):
-    assert sorted(in_bash(place, "fleetlab", "simulate", "b")) == ["bin/", "builtin"]
+    assert sorted(in_bash(place, "fleetlab", "simulate", "b")) == ["bin/"]
     assert sorted(in_bash(place, "fleetlab", "simulate", "m")) == ["more/", "my-trace"]  # in the folder's order
     assert in_bash(place, "fleetlab", "simulate", "builtin", "--cluster", "c") == ["cluster.toml"]
 

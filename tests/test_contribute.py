@@ -20,7 +20,7 @@ FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL
 def copy(tmp_path):
     """The package and its tests, with bytecode but without compiled loops: those are played as plain Python."""
     compiled = shutil.ignore_patterns("*.nbi", "*.nbc", "*.lock", "*.egg-info")
-    for name in ("src", "tests"):
+    for name in ("src", "tests", "realtest"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=compiled)
     shutil.copy2(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -72,5 +72,5 @@ def test_a_how_to_does_what_it_says(page, copy):
 
 
 def test_there_is_a_how_to_for_each_thing_that_is_added_often():
-    told = {"order", "placement", "reader", "resource", "stack", "wait-reason"}
+    told = {"order", "placement", "reader", "resource", "scheduler", "stack", "wait-reason"}
     assert told <= {page.stem for page in PAGES}

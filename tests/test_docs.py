@@ -48,8 +48,7 @@ def plain(command):
 def here(tmp_path, cache, monkeypatch, command):
     """Run a command without a process of its own, beside the measurements that come with the source."""
     monkeypatch.chdir(tmp_path)
-    Path("docs").mkdir()
-    Path("docs/measurements").symlink_to(ROOT / "docs" / "measurements")
+    Path("measurements").symlink_to(ROOT / "measurements")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("COLUMNS", "")  # a line for each row
 

@@ -26,7 +26,7 @@ memory_mib = 40960
 gpu_milli = 1000
 """
 STUDY = 'trace = "builtin:60"\norder = ["fifo", "sjf"]\nseeds = 2\n[compare]\nagainst = { order = "fifo" }\n'
-MEASURED = Path(__file__).parents[1] / "docs" / "measurements"
+MEASURED = Path(__file__).parents[1] / "measurements" / "gpu-sharing.tar.gz"
 SUITE = MEASURED / "h200" / "pairs-ts"
 # What a command needs is made by those before it.
 LINES = """

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from docs import rooms_picture
+from docs import packages_picture
 from docs.pictures import IMAGES, LARGEST, PICTURES
 
 ROOT = Path(__file__).parents[1]
@@ -29,8 +29,8 @@ def test_no_picture_is_large():
     assert {path.name for path in IMAGES.iterdir() if path.stat().st_size > LARGEST} == set()
 
 
-def test_the_map_of_the_rooms_is_as_drawn_and_names_only_rooms_that_are_there():
-    text = (IMAGES / "rooms.svg").read_text("utf-8")
+def test_the_map_of_the_packages_is_as_drawn_and_names_only_packages_that_are_there():
+    text = (IMAGES / "packages.svg").read_text("utf-8")
     named = set(re.findall(r"\b(\w+)/(?=[<, ])", text))
-    assert text == rooms_picture.draw()
+    assert text == packages_picture.draw()
     assert named <= {p.parent.name for p in (ROOT / "src" / "fleetlab").glob("*/__init__.py")}

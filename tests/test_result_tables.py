@@ -13,15 +13,15 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 import pytest
+from docs.site.records import DERIVED, FILES, RESULTS, VARIES
+from realtest.archives import gpu_sharing
 
 import fleetlab
 from fleetlab.core.catalog import HOLDERS, REASONS
-from fleetlab.core.catalog.tables import FILES, RESULTS
-from fleetlab.core.catalog.tables.table import DERIVED, VARIES
 
 ROOT = Path(__file__).parents[1]
-MEASURED = ROOT / "docs" / "measurements"
-CODE = [p for p in (ROOT / "src" / "fleetlab").rglob("*.py") if "catalog/tables" not in p.as_posix()]
+MEASURED = gpu_sharing()
+CODE = list((ROOT / "src" / "fleetlab").rglob("*.py"))
 BUSY = {"load": 20.0}
 TEXT = re.compile(r"[\"']([^\"'\n]{1,120})[\"']|^ +(\w+): |\b(\w+)=|#.*$", re.MULTILINE)
 
@@ -101,19 +101,20 @@ def formats():
 
 
 def bench(what):
-    from fleetlab.bench import analysis, profile
-    from fleetlab.bench.advise import advise
-    from fleetlab.bench.isolation.result import isolation_result
-    from fleetlab.bench.results.suite import suite_result
+    from fleetlab.gpu.bench import analysis, profile
+    from fleetlab.gpu.bench.advise import advise
+    from fleetlab.gpu.bench.profile.predictions import compare_predictions
+    from fleetlab.gpu.bench.results.programs import isolation_result
+    from fleetlab.gpu.bench.results.suite import suite_result
 
-    h200 = MEASURED / "h200"
+    h200, held_out = MEASURED / "h200", MEASURED / "h200-heldout"
     return {
         "suite": lambda: suite_result(h200 / "serving", price=3.0),
         "llm": lambda: suite_result(MEASURED / "h200-llm"),
         "notebook": lambda: suite_result(MEASURED / "h200-notebook"),
         "analyze": lambda: analysis.analyze(h200, price=3.5),
         "advise": lambda: advise(h200, mix="resnet-train, resnet-infer", goal="cost"),
-        "check": lambda: profile.check([h200 / "pairs-mps", h200 / "solo"]),
+        "compare": lambda: compare_predictions(held_out / "predictions.json", [held_out]),
         "speeds": lambda: profile.profile([h200 / "classes"], classes=True),
         "slices": lambda: profile.predict_slices([h200 / "sm-curve", h200 / "solo"]),
         "isolation": lambda: isolation_result(MEASURED / "h200-isolation"),
@@ -133,7 +134,7 @@ SAMPLES = {
                  lambda: describe(services)],
     "simulate": [lambda: fleetlab.simulate("builtin:300", **BUSY)],
     "pack": [lambda: fleetlab.pack("builtin:300", seeds=[1])],
-    "compare": [lambda: fleetlab.compare("builtin:200", policies=["fifo", "sjf"], workers=0, **BUSY)],
+    "compare": [lambda: fleetlab.compare("builtin:200", policies=["fifo", "sjf", "las"], workers=0, **BUSY)],
     "diagnose": [lambda: fleetlab.diagnose("builtin:200", changes=["cpu"], workers=0, **BUSY),
                  lambda: fleetlab.diagnose("builtin:200", changes=["cpu"], workers=0, backfill="none")],
     "explain": [lambda: fleetlab.explain("builtin:200", longest=3, **BUSY),
@@ -157,7 +158,7 @@ SAMPLES = {
     "bench suite, show": [lambda: bench("suite"), lambda: bench("llm"), lambda: bench("notebook")],
     "bench analyze, all": [lambda: bench("analyze")],
     "bench advise": [lambda: bench("advise")],
-    "bench profile, predict, compare": [lambda: bench("check"), lambda: bench("speeds")],
+    "bench profile, predict, compare": [lambda: bench("compare"), lambda: bench("speeds")],
     "bench mig": [lambda: bench("slices")],
     "bench isolation": [lambda: bench("isolation")],
 }  # fmt: skip
@@ -207,8 +208,9 @@ def in_code(name, words):
     found = {name, *(name.removesuffix(suffix) for suffix in DERIVED)}
     if found & words:
         return True
-    pieces = [piece for piece in re.split(r"[\s_,]+", name) if piece]
-    return any(all(piece in text for piece in pieces[:1] + pieces[-1:]) for text in words if VARIES.search(text))
+    pieces = [[piece for piece in re.split(r"[\s_,]+", one) if piece] for one in found]
+    varied = [text for text in words if VARIES.search(text)]
+    return any(all(piece in text for piece in one[:1] + one[-1:]) for one in pieces for text in varied)
 
 
 def test_a_column_that_is_nowhere_is_noticed(words):
@@ -229,11 +231,11 @@ def check(one, table, keys):
 
 
 def test_keys_of_a_suite_are_described():
-    from fleetlab.bench.results.cells import read_cells
+    from fleetlab.gpu.bench.results.cells import read_records
 
     one, manifests, cells = FILE["bench suite --out"], [], []
     for path in (p for p in MEASURED.rglob("manifest.json") if list(p.parent.glob("cells.jsonl*"))):
-        about, measured, _ = read_cells(path.parent)
+        about, measured, _ = read_records(path.parent)
         manifests.append(about)
         cells += measured
     parts = {
@@ -247,7 +249,7 @@ def test_keys_of_a_suite_are_described():
 
 
 def test_keys_of_probes_are_described(words):
-    from fleetlab.bench.isolation.result import read_probes
+    from fleetlab.gpu.bench.results.programs import read_probes
 
     one = FILE["bench isolation --out"]
     found = check(one, "probes.jsonl", read_probes(MEASURED / "h200-isolation")[1])
@@ -255,7 +257,7 @@ def test_keys_of_probes_are_described(words):
 
 
 def test_columns_of_a_monitor_are_described():
-    from fleetlab.monitor.parquet import PROCESSES, SAMPLES
+    from fleetlab.gpu.monitor.result import PROCESSES, SAMPLES
 
     one = FILE["bench monitor --out"]
     assert [name for name, _ in one.table("samples.parquet").names()] == list(SAMPLES)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetlab import _screen
 from fleetlab._screen import prose, table
 from fleetlab._table import Column, layout
 
@@ -96,3 +97,10 @@ def test_a_setting_stays_whole_where_other_texts_are_broken():
     shown = "\n".join(layout(columns, 60, whole_rows=False))
     assert all(name in shown for name in names)
     assert max(map(len, shown.splitlines())) <= 60
+
+
+def test_progress_is_a_line_now_and_then_where_standard_error_is_a_file(capsys, monkeypatch):
+    monkeypatch.setattr(_screen, "LINE_EVERY", 0.0)
+    with _screen.progress("replays") as bar:
+        bar("earlier forecasts", 30, 0.5)
+    assert capsys.readouterr().err == "earlier forecasts: 30 done, 50%\n"

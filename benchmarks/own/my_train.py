@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from fleetlab.bench import step
+from fleetlab.gpu import step
 
 REHEARSAL = bool(os.environ.get("FLEETLAB_REHEARSAL"))
 losses: deque[float] = deque([0.0], maxlen=1)  # the last one

@@ -10,8 +10,10 @@ from io import StringIO
 from pathlib import Path
 
 from benchmarks.sharing import analyzed, raw, users
+from fleetlab.core.files import folder_at
 
 PAGE = Path("docs/measurements/sharing.md")
+CELLS = Path("measurements/gpu-sharing.tar.gz")
 BEGIN, END = "<!-- {}: python -m benchmarks.sharing -->", "<!-- end -->"
 
 
@@ -38,7 +40,7 @@ def filled(page: str, made: dict[str, str]) -> str:
 
 def main(words: list[str]) -> None:
     """Print, or write."""
-    made = dict(tables(PAGE.parent))
+    made = dict(tables(folder_at(CELLS)))
     if "--write" in words:
         PAGE.write_text(filled(PAGE.read_text("utf-8"), made), "utf-8")
         return

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetlab.bench.analysis.findings import Findings, collect_findings
-from fleetlab.bench.analysis.folders import suites
-from fleetlab.bench.analysis.scale import TailGoal, curve_table
-from fleetlab.bench.analysis.serving import ServedTenant
-from fleetlab.bench.analysis.suite_data import collect_suites
+from fleetlab.gpu.bench.analysis.findings import Findings, collect_findings
+from fleetlab.gpu.bench.analysis.measure import collect_suites
+from fleetlab.gpu.bench.analysis.scale import TailGoal, curve_table
+from fleetlab.gpu.bench.analysis.serving import ServedTenant
+from fleetlab.gpu.bench.results.cells import suites
 from fleetlab.stats import Interval
 
 TENANTS = ("resnet-train", "bert-train", "resnet-infer", "bert-infer", "llm-decode", "launch")
@@ -103,7 +103,7 @@ def crowded(root: Path) -> None:
     print("| servers | mode | P99 of all, ms | worst server's P99 | P99 within 15 ms |\n|--:|---|--:|--:|---|")
     for found in f.scaling_curves:
         for row in found.rows:
-            cells = [m for m in f.gathered.meetings if (m.mode, len(m.tenants)) == (found.mode, row["tenants"])]
+            cells = [m for m in f.gathered.cells if (m.mode, len(m.tenants)) == (found.mode, row["tenants"])]
             worst = max(1000 * t.about["p99"][0] for m in cells for t in m.tenants)
             holds = "yes" if row["tail_ms"] <= 15 else "no"
             print(f"| {row['tenants']} | {MODES[found.mode]} | {row['tail_ms']:.1f} | {worst:.1f} | {holds} |")

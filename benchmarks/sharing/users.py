@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sharing.raw import cells
-from fleetlab.bench.profile.predictions import compare_predictions
-from fleetlab.bench.results.llm import rows_llm, server_row
-from fleetlab.bench.results.notebook import rows_notebook
+from fleetlab.gpu.bench.plans import STRESSORS
+from fleetlab.gpu.bench.profile.predictions import compare_predictions
+from fleetlab.gpu.bench.results.cells import CellResult
+from fleetlab.gpu.bench.results.latency import rows_llm, rows_notebook, server_row
 
 Cell = dict[str, Any]
 WORDS = {"llm-ts": "time slicing", "llm-mps": "MPS", "notebook-ts": "time slicing", "notebook-mps": "MPS"}
-STRESSORS, DUTIES = ("gemm", "hbm", "l2", "h2d"), (25, 50, 100)
+DUTIES = (25, 50, 100)
 
 
 def language_models(root: Path) -> None:
@@ -22,7 +23,7 @@ def language_models(root: Path) -> None:
     print("| " + " | ".join((*head, "training keeps")) + " |\n|---|--:|---|" + "--:|" * 6)
     some = cells(root / "h200-long" / "llm")
     keeps = _keeps(some)
-    for row in sorted(rows_llm(some), key=_order):
+    for row in sorted(rows_llm(map(CellResult.of, some)), key=_order):
         beside = "" if row["beside"].partition("@")[0].endswith("llm-serve") else row["beside"].partition("@")[0]
         limit = row["tenant"].partition("@")[2]
         mode = WORDS.get(row["stage"]) or f"MPS, {limit} % each"
@@ -65,7 +66,7 @@ def _keeps(some: list[Cell]) -> dict[tuple[str, str], str]:
 def notebooks(root: Path) -> None:
     """Mean ms to answer, and the slowdown over one user in the same mode."""
     some = cells(root / "h200-notebook")
-    rows = {(r["stage"], r["users"], r["beside"], r["cell"]): r for r in rows_notebook(some)}
+    rows = {(r["stage"], r["users"], r["beside"], r["cell"]): r for r in rows_notebook(map(CellResult.of, some))}
     kinds = ("load", "prepare", "explore", "train")
     print("| mode | users | beside | " + " | ".join(kinds) + " | the neighbor |\n|---|--:|---|" + "--:|" * 4 + "---|")
     for stage in ("notebook-ts", "notebook-mps"):

@@ -13,7 +13,7 @@ from docs.site import commands, tables
 
 import fleetlab
 
-POLICIES = ("order", "placement", "check_order", "check_placement", "check_forecaster")
+POLICIES = ("order", "placement", "check_order", "check_placement", "check_scheduler", "check_forecaster")
 PAGE = "reference/python/{}.md"
 INTRODUCTIONS = {
     "verbs": "Functions that take a trace or a scenario and return a result. `fleetlab NAME` on the command line "

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from docs.site import columns
+from docs.site.records import FILES, RESULTS, SHARED, Described, without_mark
+
 from fleetlab.core import catalog
-from fleetlab.core.catalog import columns
-from fleetlab.core.catalog.tables import FILES, RESULTS, SHARED, Described, without_mark
 from fleetlab.core.words import WORDS
 
 NOUNS = {"policy": "Policy", "scenario": "Scenario", "data": "Data"}

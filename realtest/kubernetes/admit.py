@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fleetlab.core.admission import CreatedPod
-from fleetlab.sim.kubernetes.limits import INVALID, violations, with_defaults
-from fleetlab.sim.kubernetes.quota import Ledger, counts, unsaid
-from fleetlab.traces.kubernetes.admission import created_pod, limit_range, namespace_quota
+from fleetlab.schedulers.kubernetes.admission import CreatedPod
+from fleetlab.schedulers.kubernetes.creations import INVALID, violations, with_defaults
+from fleetlab.schedulers.kubernetes.quota import Ledger, counts, unsaid
+from fleetlab.schedulers.kubernetes.reader.site_rules import created_pod, limit_range, namespace_quota
 from realtest.kubernetes.client import Client
 from realtest.kubernetes.lab import Lab, LabError
 from realtest.kubernetes.objects import GPU, Object

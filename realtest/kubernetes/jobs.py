@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.core.admission import Container, CreatedPod, NamespaceQuota
-from fleetlab.core.kubernetes import JOB_BACKOFF, SchedulingNode, SchedulingPod
-from fleetlab.sim.kubernetes.loop import Loop, Site
-from fleetlab.sim.kubernetes.owners import Owners
+from fleetlab.schedulers.kubernetes.admission import Container, CreatedPod, NamespaceQuota
+from fleetlab.schedulers.kubernetes.config import JOB_BACKOFF, SchedulingNode, SchedulingPod
+from fleetlab.schedulers.kubernetes.loop import Loop, Site
+from fleetlab.schedulers.kubernetes.quota import Owners
 from realtest.kubernetes.client import PODS, Client
 from realtest.kubernetes.kubelets import Kubelets
 from realtest.kubernetes.lab import Lab

@@ -1,6 +1,6 @@
 """A run as it is kept: the objects as a list that `fleetlab read kubernetes` reads, and the record of decisions.
 
-`python -m realtest.kubernetes.keep build/realtest-kubernetes/*` keeps runs in docs/measurements/kubernetes.
+`python -m realtest.kubernetes.keep build/realtest-kubernetes/*` packs runs into measurements/kubernetes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import gzip
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from realtest.archives import MEASUREMENTS, pack
 from realtest.kubernetes.objects import Object
 from realtest.kubernetes.profiles import PROFILES
 from realtest.kubernetes.record import table
-from realtest.kubernetes.report import PAGE
 
 SPEC = (
     *("initContainers", "priority", "preemptionPolicy", "nodeSelector", "affinity", "tolerations", "nodeName"),
@@ -75,4 +76,6 @@ def _pod(item: Object) -> Object:
 
 if __name__ == "__main__":
     for given in map(Path, sys.argv[1:]):
-        keep(given, PAGE.parent / given.name)
+        with TemporaryDirectory() as scratch:
+            keep(given, Path(scratch, given.name))
+            pack(Path(scratch, given.name), MEASUREMENTS / "kubernetes" / f"{given.name}.tar.gz")

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core.kubernetes import DisruptionBudget, KubeScheduler, SchedulingPod
-from fleetlab.sim.kubernetes.decide import Decision, decide
-from fleetlab.sim.kubernetes.preemption import best_candidates
-from fleetlab.sim.kubernetes.reasons import fit_error
-from fleetlab.sim.kubernetes.state import Cache, Ints
-from fleetlab.traces.kubernetes.scheduler_config import scheduler_of
-from fleetlab.traces.kubernetes.scheduling import disruption_budget, scheduling_node, scheduling_pod
+from fleetlab.schedulers.kubernetes.config import DisruptionBudget, KubeScheduler, SchedulingPod
+from fleetlab.schedulers.kubernetes.preemption import best_candidates
+from fleetlab.schedulers.kubernetes.reader.scheduler_config import scheduler_of
+from fleetlab.schedulers.kubernetes.reader.scheduling import disruption_budget, scheduling_node, scheduling_pod
+from fleetlab.schedulers.kubernetes.reasons import fit_error
+from fleetlab.schedulers.kubernetes.scores import Decision, decide
+from fleetlab.schedulers.kubernetes.state import Cache, Ints
 from realtest.kubernetes.objects import RUN_TIME
 from realtest.kubernetes.record import SCHEMA, checksum, pod_number
 

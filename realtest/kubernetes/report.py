@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from realtest.archives import recorded_runs
 from realtest.kubernetes.replay import Run, replay
 from realtest.kubernetes.starts import Starts, starts
 from realtest.kubernetes.turns import Turns, turns
@@ -95,4 +96,4 @@ def _figures(waits: npt.NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables(PAGE.parent), MARKS), "utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables(recorded_runs("kubernetes")), MARKS), "utf-8")

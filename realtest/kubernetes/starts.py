@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fleetlab.sim.kubernetes.loop import Placed, Site, play
-from fleetlab.traces.kubernetes.scheduling import scheduling_node
+from fleetlab.schedulers.kubernetes.loop import Placed, Site, play
+from fleetlab.schedulers.kubernetes.reader.scheduling import scheduling_node
 from realtest.kubernetes.replay import Run
 
 GRACE_S = 1.0  # terminationGracePeriodSeconds of the pods

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleetlab.sim.kubernetes.queue import BACKOFF_TICK, LEFT_FOR, Queue, Waiting
+from fleetlab.schedulers.kubernetes.queue import BACKOFF_TICK, LEFT_FOR, Queue, Waiting
 from realtest.kubernetes.replay import Run
 
 BLUR_S, STALL_S = 0.1, 2.0
@@ -76,7 +76,7 @@ class _Turns:
         if self.trying:
             self.trying = (self.trying[0], True)
         before = set(self.queue.unschedulable)
-        self.queue.something_left(at)
+        self.queue.move_all(at)
         self.backs_off_since |= dict.fromkeys(before & set(self.queue.backing_off), at)
         for pod in before - set(self.queue.backing_off):
             self._wake(self.pending[pod], "a pod left", at)

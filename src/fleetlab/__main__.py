@@ -1,5 +1,5 @@
 """`python -m fleetlab`."""
 
-from fleetlab.cli import main
+from fleetlab.start import main
 
 main()

@@ -104,8 +104,8 @@ def test_the_estimate_is_the_textbook_one():
 def test_gpu_time_that_is_left_out_is_said_first():
     jobs = log(submit=[0.0] * 4, runtime=[3600.0, 3600.0, 3600.0, None], gpu_milli=[2000, 8000, 500, 1000])
     assert simulate(jobs, Cluster.uniform(1, 2)).coverage.line == (
-        "3 of 4 jobs in the log are simulated, 30.4 % of its 11.5 GPU-hours: 1 of unknown runtime runs as long as jobs "
-        "like it (8.7 %); left out: an instance fits on no node (1)."
+        "Simulated 3 of 4 jobs in the log, 30.4 % of its 11.5 GPU-hours. 1 had no end time; its runtime was estimated "
+        "(8.7 %). Left out: an instance fits on no node (1)."
     )
 
 
@@ -118,7 +118,7 @@ def test_a_small_share_is_not_called_nothing(runtime, share):
 def test_without_gpus_core_hours_are_counted():
     jobs = log(submit=[0.0], runtime=[3600.0], cpu_milli=[9000])
     assert simulate(jobs, Cluster.uniform(1, 1, cpu_milli=1000)).coverage.line == (
-        "0 of 1 job in the log are simulated, 0 % of its 9 core-hours: left out: an instance fits on no node (1)."
+        "Simulated 0 of 1 job in the log, 0 % of its 9 core-hours. Left out: an instance fits on no node (1)."
     )
 
 

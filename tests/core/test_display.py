@@ -4,14 +4,16 @@ import math
 
 import polars as pl
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from fleetlab._screen import table
 from fleetlab.core import Estimate, say
-from fleetlab.core.display import shown, text_of
+from fleetlab.core.display import display_columns, text_of
 
 
 def cells(**columns):
-    return {column.name: list(column.texts) for column in shown(pl.DataFrame(columns, strict=False))}
+    return {column.name: list(column.texts) for column in display_columns(pl.DataFrame(columns, strict=False))}
 
 
 def test_a_number_and_its_limits_are_two_columns_in_one_unit():
@@ -37,7 +39,8 @@ def test_limits_belong_to_the_number_that_they_name_and_to_no_other():
 
 def test_limits_belong_to_the_number_beside_them():
     names = [
-        column.name for column in shown(pl.DataFrame({"x": [1.0], "P90": [2.0], "P90 low": [1.0], "P90 high": [3.0]}))
+        column.name
+        for column in display_columns(pl.DataFrame({"x": [1.0], "P90": [2.0], "P90 low": [1.0], "P90 high": [3.0]}))
     ]
     assert names == ["x", "P90", "95 % CI"]
 
@@ -49,7 +52,7 @@ def test_a_number_that_is_known_exactly_has_no_interval():
 def test_a_table_has_the_digits_and_the_unit_of_the_summary():
     for numbers in ((589.3, 512.8, 954.1), (-90.0, -130.0, -50.0), (0.0, 0.0, 41.2)):
         frame = pl.DataFrame([numbers], ["wait", "low", "high"], orient="row")
-        value, interval = (column.texts[0] for column in shown(frame))
+        value, interval = (column.texts[0] for column in display_columns(frame))
         assert say(Estimate("wait", *numbers, "s")).startswith(f"wait {value} (95 % CI {interval.rpartition(' ')[0]}")
 
 
@@ -83,3 +86,24 @@ def test_headings_of_a_wide_table_are_broken_at_their_spaces(monkeypatch):
     assert heads == [["jobs", "that"], ["policy", "are", "left", "out", "preemptions"]]
     monkeypatch.setenv("COLUMNS", "200")
     assert "jobs that are left out" in table(pl.DataFrame({"jobs that are left out": [12]}))
+
+
+def test_a_wide_interval_makes_no_zero_of_a_number():
+    waits = [(38.0, 35.0, 41.0), (40.0, 0.4, 83_330.0), (83_330.0, 70_000.0, 90_000.0)]
+    found = cells(P=[w[0] for w in waits], low=[w[1] for w in waits], high=[w[2] for w in waits])
+    assert found["P"] == ["38.0", "40", "83,000"]
+    assert found["95 % CI"][1] == "0.40 to 83,000"
+
+
+@given(st.lists(st.tuples(*[st.floats(0.001, 1e6)] * 3), min_size=2, max_size=6))
+@example([(110.5, 0.5, 0.001), (110.5, 0.001, 0.001)])
+def test_numbers_are_shown_in_their_order_however_wide_their_intervals_are(rows):
+    numbers = sorted((value, value / (1 + low), value * (1 + high)) for value, low, high in rows)
+    found = cells(wait=[n[0] for n in numbers], low=[n[1] for n in numbers], high=[n[2] for n in numbers])
+    shown = [float(text.partition(" ")[0].replace(",", "")) for text in found["wait"]]
+    assert shown == sorted(shown)
+    assert all(shown)
+
+
+def test_a_number_that_rounds_up_has_no_exponent():
+    assert text_of(9999.7) == "10,000"

@@ -23,7 +23,6 @@ PLACEMENT_FILES = {
     "studies/validate/",
     "reproduce/",
     "studies/autoscale/",
-    "studies/story.py",
 }
 ORDER_FILES = {
     "sim/codes.py",
@@ -33,8 +32,10 @@ ORDER_FILES = {
     "studies/tune/terms.py",
 }
 ORDER_FILES |= {"web/advice.py", "studies/compare/", "studies/diagnose/"}
-REASON_FILES = {"sim/codes.py", "studies/diagnose/", "web/advice.py"}
-RESOURCE_FILES = {"traces/kubernetes/", "traces/dlrm2025", "studies/validate/"}  # readers fill what their logs have
+REASON_FILES = {"sim/codes.py", "schedulers/slurm/site.py", "studies/diagnose/", "web/advice.py"}
+REASON_FILES |= {"schedulers/slurm/reader/conf_keys.py"}  # some are called as the parameter that they come from
+# Readers fill what their logs have.
+RESOURCE_FILES = {"schedulers/kubernetes/reader/", "traces/dlrm2025", "studies/validate/"}
 
 
 def strings(path: Path) -> set[str]:

@@ -107,7 +107,7 @@ def test_what_has_no_end_is_told_apart_from_what_is_not_known_and_comes_back(tmp
 def test_json_has_provenance_summary_and_tables():
     found = strict(as_json(Found("é")))
     assert (list(found), found["tables"]) == (
-        ["provenance", "coverage", "findings", "summary", "tables", "notes", "figures"],
+        ["provenance", "coverage", "findings", "records", "summary", "tables", "notes", "figures"],
         {"t": [{"x": "é"}]},
     )
 

@@ -147,3 +147,17 @@ def test_a_file_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(tm
         atomic_write(tmp_path / name, "text")
     assert told.value.filename == str(tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("name", ["names", "workload", "counts", "rejects"])
+def test_three_flipped_bytes_in_any_table_are_found(tmp_path, name):
+    frame = pl.DataFrame({"submit": [0.0] * 50})
+    names = pl.LazyFrame({"job": range(50), "name": [f"job-{k}" for k in range(50)]})
+    folder = Trace(Workload.of(frame, source="x"), Provenance("read", "x"), names=names).save(tmp_path / "trace")
+    table = next(folder.glob(f"tables-*/{name}.parquet"))
+    data = bytearray(table.read_bytes())
+    for at in (5, 9, 13):
+        data[at] ^= 1
+    table.write_bytes(data)
+    with pytest.raises(FleetlabError, match=f"{name}.parquet is not the file that was written"):
+        Trace.load(folder)

@@ -31,8 +31,8 @@ from fleetlab.core import (
 )
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.queues import Queue, QueueTree
-from fleetlab.core.slurm import Partition, Slurm
 from fleetlab.core.words import POLICY, WORDS, Words, shorthand
+from fleetlab.schedulers.slurm.config import Partition, Slurm
 
 JOBS = Workload.of(pl.DataFrame({"submit": [0.0, 6.0, 7.0], "user": ["ada", "bob", None]}), source="by hand")
 NODES = Cluster.uniform(4, 8, gpu_type="T4")
@@ -204,7 +204,7 @@ def test_an_unknown_word_is_refused_with_the_closest_and_a_list():
     ["order=os:abort", "cluster=/etc/passwd", "events=/etc/passwd", "prices=x", "speed=../x.json", "trace=/etc"],
 )
 def test_an_address_from_elsewhere_names_no_files_and_no_code(query):
-    with pytest.raises(WorkloadError, match="may not name a file or code"):
+    with pytest.raises(WorkloadError, match="cannot read files or code from disk"):
         Scenario.from_query(f"{query}&load=1.2", local=False)
 
 
@@ -280,7 +280,7 @@ def test_words_defaults_and_types_are_those_of_the_nouns():
     assert {f.name for f in fields(Policy)} == set(POLICY)
     assert all(getattr(Policy(), name) == WORDS[name].default for name in POLICY)
     own = {name for name, word in WORDS.items() if word.noun == "scenario"}
-    assert {f.name for f in fields(Scenario)} == own | {"data", "policy"}
+    assert {f.name for f in fields(Scenario)} == own | {"data", "policy", "replica"}
     assert all(getattr(default, name) == WORDS[name].default for name in own)
     assert set(Words.__annotations__) == set(WORDS) - {"trace", "cluster"}
 

@@ -6,12 +6,13 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from realtest.archives import gpu_sharing
 
 from fleetlab.core import Speed, WorkloadError
 from fleetlab.core.catalog import SPEEDS
 
 HOUSE = Path(__file__).parents[2]
-CELLS = HOUSE / "docs" / "measurements" / "h200"
+CELLS = gpu_sharing() / "h200"
 HERE = HOUSE / "src" / "fleetlab" / "core"
 
 

@@ -235,3 +235,24 @@ def test_a_clock_that_nobody_lives_by_is_refused(zone):
 def test_a_beginning_that_is_no_moment_is_refused(epoch):
     with pytest.raises(WorkloadError, match="not finite"):
         Workload.of(pl.DataFrame({"submit": [0.0]}), source="s", epoch=epoch)
+
+
+def test_a_table_of_pandas_is_the_same_workload():
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "submit": [0.0, 5.0, 5.0], "runtime": [60.0, None, 30.0], "gpu_milli": [500, 1000, 8000],
+        "user": ["ann", None, "bob"], "gpu_types": [["T4"], [], ["V100", "T4"]],
+    }  # fmt: skip
+    table = pandas.DataFrame(columns, index=[7, 8, 9])
+    ours = Workload.of(pl.DataFrame(columns), source="by hand")
+    assert Workload.of(table, source="by hand").frame.equals(ours.frame)
+    table["gpu_milli"] = table["gpu_milli"].astype("float64")
+    assert Workload.of(table, source="by hand").frame.equals(ours.frame)
+
+
+def test_a_table_of_pandas_is_checked_like_any_other():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(WorkloadError, match="`submit`"):
+        Workload.of(pandas.DataFrame({"runtime": [1.0]}), source="by hand")
+    with pytest.raises(WorkloadError, match="gpu_milli"):
+        Workload.of(pandas.DataFrame({"submit": [0.0, 1.0], "gpu_milli": [1000, None]}), source="by hand")

@@ -15,6 +15,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from realtest.archives import gpu_sharing
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "deploy" / "experiments"
@@ -122,7 +123,7 @@ def told(tmp_path_factory):
 def with_results(cluster, told, *names):
     for name in names:
         (cluster.home / "results" / name).write_text(told)
-    shutil.copytree(ROOT / "docs" / "measurements" / "h200" / "solo", cluster.home / "results" / "suite" / "solo")
+    shutil.copytree(gpu_sharing() / "h200" / "solo", cluster.home / "results" / "suite" / "solo")
 
 
 @pytest.mark.slow

@@ -365,8 +365,8 @@ def test_each_rule_sees_what_it_is_for(rule, rendered):
     ],
 )
 def test_what_the_operator_gets_is_what_the_compiler_writes(spec_, to, file, deploy, rendered):
-    from fleetlab.stacks import emit
-    from fleetlab.stacks.spec_file import parse
+    from fleetlab.gpu.stacks import emit
+    from fleetlab.gpu.stacks.spec import parse
 
     folder = deploy / "kubernetes" / "sharing"
     text = emit(parse((folder / f"{spec_}.toml").read_text("utf-8"), spec_), to=to).text
@@ -375,7 +375,7 @@ def test_what_the_operator_gets_is_what_the_compiler_writes(spec_, to, file, dep
 
 
 def test_the_plugin_takes_every_mode(rendered):
-    path = Path(__file__).parents[1] / "stacks" / "schemas.py"
+    path = Path(__file__).parents[1] / "gpu" / "stacks" / "schemas.py"
     spec_ = importlib.util.spec_from_file_location("schemas", path)
     schemas = importlib.util.module_from_spec(spec_)
     spec_.loader.exec_module(schemas)
@@ -402,7 +402,7 @@ def test_pods_of_a_mode_ask_for_what_its_plugin_gives(mode, what, rendered):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_linter_of_the_lab_finds_no_error_in_them(mode, rendered, tmp_path):
-    from fleetlab.stacks import lint
+    from fleetlab.gpu.stacks import lint
 
     looked = 0
     for one in rendered(f"overlays/{mode}/lab") + rendered("sharing"):
@@ -426,7 +426,7 @@ def test_a_load_balancer_serves_private_addresses_alone(rendered):
 
 
 def test_the_server_answers_to_the_names_of_its_service(rendered):
-    from fleetlab.serving.server.hosts import KnownHosts
+    from fleetlab.gpu.serving.server.requests import KnownHosts
 
     (server,) = [c for c in containers(rendered("overlays/mps/lab")) if c["name"] == "inference"]
     words = server["args"]

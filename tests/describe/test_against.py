@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fleetlab
-from fleetlab.describe.comparison import distances, wasserstein, widest
-from fleetlab.describe.ecdf import ecdf
+from fleetlab.describe.curves import ecdf
+from fleetlab.describe.published import distances, wasserstein, widest
 
 
 def test_a_trace_is_at_no_distance_from_itself():

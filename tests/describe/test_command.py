@@ -31,7 +31,7 @@ def test_the_command_takes_what_the_verb_takes():
 
 
 def test_sentences_come_first_then_numbers_then_what_is_missing(saved, capsys):
-    status, out, _ = run(capsys, saved / "one")
+    status, out, _ = run(capsys, saved / "one", "--full")
     assert status == 0
     assert out.index("mean arrival rate") < out.index("\njobs 400") < out.index("\nmissing\n")
     assert "\nruntime\n" not in out

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetlab.describe.ecdf import ecdf, share, table
-from fleetlab.describe.occupancy import Occupancy
+from fleetlab.describe.curves import ecdf, share, table
+from fleetlab.describe.sections.machines import Occupancy
 from fleetlab.describe.sections.users import gini, top_share
 from fleetlab.stats import BlockBootstrap, effective_size, weighted_mean
 

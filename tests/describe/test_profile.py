@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab.core import as_json
 from fleetlab.describe import SECTIONS
-from fleetlab.describe.published import known
+from fleetlab.describe.published import published_values
 
 MOST_POINTS = 2000  # of one curve or series; a page must stay small
 
@@ -154,7 +154,7 @@ def test_names_stay_text(traced):
 
 
 def test_what_was_published_has_a_source_each():
-    told = known()
+    told = published_values()
     sources = [c["source"] for figure in told["curves"].values() for c in figure.values()]
     sources += [x["source"] for part in ("hours", "numbers") for x in told[part].values()]
     assert all("NSDI'22" in s or "cluster-trace-gpu-v20" in s for s in sources)

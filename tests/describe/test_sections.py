@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab.core.history import past_mean
-from fleetlab.describe.sections.limits import request_classes
+from fleetlab.core.censoring import past_mean
+from fleetlab.describe.sections.services import request_classes
 from fleetlab.report.draw.chart import ready
-from fleetlab.report.tables import _points
+from fleetlab.report.figures import _points
 
 DAY, HOUR = 86_400.0, 3600.0
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fleetlab.describe.survival import kaplan_meier
+from fleetlab.describe.curves import kaplan_meier
 from fleetlab.stats import NORMAL
 
 # Weeks of remission under 6-MP, of Freireich and others (Blood 21, 1963), the textbook's example; + was still in it.

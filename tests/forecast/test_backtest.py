@@ -9,8 +9,8 @@ import pytest
 from fleetlab.core import WorkloadError
 from fleetlab.forecast import Panel, check_forecaster
 from fleetlab.forecast.backtest import HELD_OUT, splits, walk
+from fleetlab.forecast.demand import targets
 from fleetlab.forecast.models.simple import HistoricalMean, LastValue, flat
-from fleetlab.forecast.panel import targets
 
 
 @dataclass

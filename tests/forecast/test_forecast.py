@@ -12,9 +12,9 @@ import fleetlab
 from fleetlab.commands import demand
 from fleetlab.core import SavedResult, WorkloadError, as_json
 from fleetlab.forecast import catalogue
+from fleetlab.forecast.backtest import sentences
 from fleetlab.forecast.catalogue import SIMPLE
 from fleetlab.forecast.models.simple import LastValue, flat
-from fleetlab.forecast.verdict import sentences
 
 QUICK = {"every": "1h", "horizon": 4, "models": ["simple", "ses", "ar", "ridge", "ensemble"]}
 
@@ -40,7 +40,7 @@ def test_the_last_sentence_speaks_of_every_step_not_of_those_reported_alone(nois
     models[4] = "ses"  # the fifth step ahead, of which the leaderboard does not tell
     forecasts = sentences(found.tables()["chosen"], pl.Series(models), 60.0)[-1]
     assert forecasts.startswith(
-        "in 1 of 8 cases a model beat the best simple one significantly on past folds; none of them"
+        "in 1 of 8 cases a model beat the simple ones significantly on past folds; none of them"
     )
 
 
@@ -215,7 +215,7 @@ def test_traces_that_tell_nothing_are_refused(make, columns):
 def test_the_default_models_are_all_but_the_networks_in_the_command_as_in_python():
     by_default = [inspect.signature(verb).parameters["models"].default for verb in (fleetlab.forecast, demand.forecast)]
     assert by_default == [catalogue.DEFAULT, ",".join(catalogue.DEFAULT)]
-    names = {model.name for model in catalogue.wanted(catalogue.DEFAULT)[0]}
+    names = {model.name for model in catalogue.models_of(catalogue.DEFAULT)[0]}
     assert names == set(catalogue.BY_NAME) - {model.name for model in catalogue.FAMILIES["neural"]}
 
 
@@ -224,7 +224,7 @@ def test_the_command_says_json_and_nothing_else(busy, tmp_path, command):
     done = command("forecast", tmp_path / "t", "--every", "1h", "--horizon", "4", "--models", "ses,ar", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert set(found) == {"provenance", "coverage", "summary", "tables", "findings", "notes", "figures"}
+    assert set(found) == {"provenance", "coverage", "summary", "tables", "findings", "records", "notes", "figures"}
     assert {row["model"] for row in found["tables"]["leaderboard"]} == {*SIMPLE, "ses", "ar"}
 
 

@@ -7,10 +7,21 @@ import pytest
 
 from fleetlab.forecast import Panel, check_forecaster
 from fleetlab.forecast.catalogue import BY_NAME, NEEDS
-from fleetlab.forecast.models.intermittent import TSB, Croston
 from fleetlab.forecast.models.regression import Autoregression, Ridge
-from fleetlab.forecast.models.simple import Drift, HistoricalMean, LastValue, MovingAverage, SeasonalNaive
-from fleetlab.forecast.models.smoothing import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
+from fleetlab.forecast.models.simple import (
+    BETAS,
+    DAMPINGS,
+    TSB,
+    Croston,
+    Drift,
+    HistoricalMean,
+    HoltWinters,
+    LastValue,
+    RollingMean,
+    SeasonalNaive,
+    Smoothing,
+    Theta,
+)
 
 NEURAL = [name for name in NEEDS if name != "boosted"]
 
@@ -54,10 +65,9 @@ def test_a_season_comes_again_also_further_ahead_than_a_day():
     assert told(SeasonalNaive(), values, [17], horizon=6, every=21_600.0).tolist() == [[2, 3, 4, 1, 2, 3]]
 
 
-def test_a_moving_average_of_a_noisy_constant_is_long_and_of_a_walk_short(noise):
-    walk = np.cumsum(np.random.default_rng(1).normal(size=900))
-    both = panel(np.column_stack((noise.values[:, 0], walk)))
-    assert MovingAverage().fit(both, horizon=1, seed=0).window_.tolist() == [288, 3]
+@pytest.mark.parametrize(("every", "mean"), [(3600.0, 6.0), (1800.0, 4.2), (5400.0, 7.0), (86_400.0, 8.0)])
+def test_a_rolling_mean_is_of_so_many_hours_and_of_one_step_at_least(every, mean):
+    assert np.allclose(told(RollingMean("mean_3h", 3.0), [1, 2, 4, 6, 8], [5], every=every), mean)
 
 
 def test_simple_smoothing_of_a_walk_is_the_last_value():

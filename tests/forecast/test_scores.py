@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from fleetlab.forecast.conformal import LEVELS, follow, split
+from fleetlab.forecast.backtest import LEVELS, follow, nrmse, pinball, probability_better, ratio, skill, split
 from fleetlab.forecast.models.ensemble import by_error, together, weigh
-from fleetlab.forecast.scores import nrmse, pinball, probability_better, ratio, skill
 from fleetlab.stats import BlockBootstrap
 
 

@@ -56,7 +56,7 @@ def tres(job):
 
 
 def name(job):
-    return f"a|run-{job['id']}"  # every job has a name of its own, and so a size of memory and a line of submission
+    return job.get("name") or f"a|run-{job['id']}"  # most have a name, a size of memory and a line of their own
 
 
 def squeue(jobs, now, forget=FORGET_S):

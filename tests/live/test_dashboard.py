@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.deploy.boards import check_panels, expressions, used
 
-from fleetlab.live.metrics import COUNTERS, GAUGES, HISTOGRAM, PREFIX, QUEUE
+from fleetlab.live.present import COUNTERS, GAUGES, HISTOGRAM, PREFIX, QUEUE
 
 BOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "cluster.json"
 LABELS = {PREFIX + name: set(labels) for name, (labels, _) in GAUGES.items()}

@@ -7,11 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fleetlab.live.commands import SourceError
-from fleetlab.live.kube_api import items
-from fleetlab.live.kubernetes import KubernetesSource, stripped_pod
+from fleetlab.live.journal import trace_of
+from fleetlab.live.kubernetes import KubernetesSource, items, stripped_pod
 from fleetlab.live.options import WatchOptions
-from fleetlab.live.trace import trace_of
+from fleetlab.live.sources import SourceError
 from fleetlab.live.watch import Watcher
 
 BEGIN = 1_800_000_000.0

@@ -1,5 +1,6 @@
 """A store survives any kill, and holds each job once."""
 
+import gzip
 import os
 import random
 import signal
@@ -7,11 +8,10 @@ import time
 
 import pytest
 
-from fleetlab.core.errors import FleetlabError
-from fleetlab.live.journal import Cursor
-from fleetlab.live.rows import ENDED, PRESENT, RECORDED, Row, mark_of
+from fleetlab.core.errors import FleetlabError, TraceError
+from fleetlab.live.journal import Cursor, stored_rows
+from fleetlab.live.sources import ENDED, PRESENT, RECORDED, Row, mark_of
 from fleetlab.live.store import MOST_SEGMENTS, Store
-from fleetlab.live.stored import stored_rows
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_memory_holds_what_is_there_and_what_ended_of_late(open_store, tmp_path)
     for number in range(200):
         write(store, [row(number, ENDED), row("there")], at=number * 3600.0)
         store.fold()
-    assert len(store.known) < 10
+    assert len(store.jobs) < 10
     assert len(kept(tmp_path)) == 201
 
 
@@ -198,3 +198,53 @@ def test_killed_at_any_moment_every_row_that_was_acknowledged_is_there_once(tmp_
     assert acknowledged > 20
     assert len(rows) == len({r.key for r in rows})
     assert ended[: acknowledged + 1] == list(range(acknowledged + 1))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", gzip.compress(b""), gzip.compress(b"R\t2\t1.000\t1\tm\t{}\n" * 3)],
+    ids=["nothing", "no rows", "three rows"],  # bytes of gzip have the time of day in them
+)
+def test_a_file_of_ended_jobs_that_is_not_the_one_written_is_an_error_and_no_shorter_list(open_store, tmp_path, damage):
+    store = open_store()
+    write(store, [row(number, RECORDED) for number in range(9)])
+    store.fold()
+    assert len(kept(tmp_path)) == 9
+    (tmp_path / store.snapshot.segments[0].name).write_bytes(damage)
+    with pytest.raises(TraceError, match="damaged: it is not the file of 9 rows"):
+        kept(tmp_path)
+
+
+def test_a_damaged_file_is_not_joined_with_others(open_store, tmp_path):
+    store = open_store()
+    for number in range(MOST_SEGMENTS):
+        write(store, [row(number, RECORDED)])
+        store.fold()
+    (tmp_path / store.snapshot.segments[0].name).write_bytes(b"")
+    for number in (1000, 1001):
+        write(store, [row(number, RECORDED)])
+        store.fold()
+    assert len(store.snapshot.segments) == MOST_SEGMENTS + 2
+
+
+def test_a_journal_that_is_damaged_before_its_end_is_not_cut_off_there(open_store, tmp_path):
+    store = open_store()
+    write(store, [row(1), row(2), row(3)])
+    store.close()
+    data = bytearray(store.journal.read_bytes())
+    data[2] = 9  # a tab more
+    store.journal.write_bytes(data)
+    with pytest.raises(TraceError, match="damaged in line 1"):
+        open_store()
+    with pytest.raises(TraceError, match="damaged in line 1"):
+        kept(tmp_path)
+    assert store.journal.read_bytes() == data
+
+
+def test_nobody_else_may_read_a_store(open_store, tmp_path):
+    (tmp_path / "cluster").write_text("slurm:lab\n")
+    store = open_store()
+    write(store, [row(1, RECORDED)])
+    store.fold()
+    assert tmp_path.stat().st_mode & 0o077 == 0
+    assert (tmp_path / "cluster").stat().st_mode & 0o077 == 0

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -18,17 +19,17 @@ from tests.live.cluster import answer, drawn, install, scontrol
 
 from fleetlab.core import Scenario
 from fleetlab.core.errors import FleetlabError
+from fleetlab.gpu.monitor import outputs
 from fleetlab.live.analyze import predict
-from fleetlab.live.commands import SourceError
-from fleetlab.live.metrics import COUNTERS, GAUGES, HISTOGRAM, PREFIX, Metrics
+from fleetlab.live.journal import trace_of
 from fleetlab.live.options import WatchOptions
-from fleetlab.live.present import present_of
+from fleetlab.live.present import COUNTERS, GAUGES, HISTOGRAM, PREFIX, Metrics, present_of
 from fleetlab.live.slurm import SlurmSource
-from fleetlab.live.trace import trace_of
+from fleetlab.live.sources import SourceError
 from fleetlab.live.watch import Watcher
-from fleetlab.studies.eta.history import History
+from fleetlab.schedulers.slurm.reader.submissions import options_of
 from fleetlab.studies.eta.question import question_of
-from fleetlab.traces.slurm.submit_line import options_of
+from fleetlab.studies.eta.snapshot import History
 
 BEGIN = 1_800_000_000.0
 
@@ -74,9 +75,9 @@ class Site:
         return trace_of(self.options.out, SlurmSource)
 
 
-def job(number, submit, start, end, gpus=8):
+def job(number, submit, start, end, gpus=8, **more):
     times = {"submit": int(BEGIN + submit), "start": None if start is None else BEGIN + start, "end": BEGIN + end}
-    return {"id": number, "gpus": gpus, "node": f"n{number % 4 + 1}", **times}
+    return {"id": number, "gpus": gpus, "node": f"n{number % 4 + 1}", **times, **more}
 
 
 @pytest.fixture
@@ -262,6 +263,16 @@ def test_without_accounting_jobs_are_known_as_far_as_the_controller_tells(site):
     site.broken = {"sacct": None}
     site.poll(90)
     site.poll(10.5)  # job 3 ended at 100, and is forgotten a second later
+    assert site.trace().workload.frame["status"].to_list() == ["running", "waiting", "completed"]
+
+
+@pytest.mark.parametrize("text", ["", "JobID", "JobID JobIDRaw User Account Partition QOS Submit Start End Sta"])
+def test_a_list_of_fields_that_was_cut_off_is_asked_for_again(site, text):
+    site.broken = {"sacct": text}
+    site.poll(90)
+    assert "sacct fails: sacct --helpformat does not name" in site.said[-1]
+    site.broken = {}
+    site.poll(10.5)
     assert site.trace().workload.frame["status"].to_list() == ["running", "waiting", "completed"]
 
 
@@ -489,3 +500,69 @@ def test_metrics_are_served_while_it_runs(tmp_path):
     listening = {address for address, _, state in doors if state == "0A" and address.endswith(f":{port:04X}")}
     assert listening == {f"0100007F:{port:04X}"}
     assert list(text_string_to_metric_families(text))
+
+
+# -- nothing lost ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "end\n", "page\x0cfeed", "para\u2029graph", "\n\n", "a\x1fb", "7\n7"])
+def test_a_name_with_a_line_end_takes_no_other_job_with_it(tmp_path, name):
+    jobs = [job(number, 0, 10, 50, name=name if number == 2 else "plain") for number in (1, 2, 3)]
+    site = Site(jobs, tmp_path / "live").start()
+    site.poll(1)
+    site.poll(300)
+    assert site.watcher.failing == {}
+    site.stop()
+    trace = site.trace()
+    assert trace.names.collect()["name"].to_list() == ["1", "2", "3"]
+    assert trace.rejects.height == 0
+    assert set(trace.workload.frame["status"]) == {"completed"}
+
+
+def test_accounting_that_stops_in_the_middle_of_a_row_is_asked_again(tmp_path):
+    site = Site([job(number, 0, 10, 50) for number in (1, 2)], tmp_path / "live").start()
+    site.now += 300
+    words = ["-o", "JobIDRaw,JobID,State,Submit,JobName,JobIDRaw", "-S", "uts0", "-E", f"uts{int(site.now)}"]
+    site.broken["sacct"] = answer("sacct", words, site.jobs, site.now)[:-9]
+    site.watcher.source._fields = words[1].split(",")[:-1]
+    site.poll()
+    assert "middle of a row" in site.watcher.failing["sacct"]
+    accounted = site.watcher.store.cursor.accounted
+    site.stop()
+    assert accounted is None
+
+
+def test_a_damaged_store_leaves_the_earlier_trace_and_ends_with_another_status(tmp_path):
+    out, env = tmp_path / "live", install(tmp_path / "bin", drawn(20, time.time() - 100, 1, 5))
+    words = ["slurm", "--out", str(out), "--listen", "off", "--every", "1", "--seconds", "2", "--history", "1"]
+    first = run(env, *words)
+    assert first.returncode == 0, first.stderr
+    before = (out / "trace" / "trace.json").read_bytes()
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (out, *out.rglob("*")))
+    next((out / "store").glob("ended-*.gz")).write_bytes(b"")
+    second = run(env, *words)
+    assert second.returncode == 2
+    assert "damaged" in second.stderr
+    assert (out / "trace" / "trace.json").read_bytes() == before
+
+
+def test_a_store_whose_cluster_is_garbage_is_refused(site):
+    site.poll()
+    site.stop()
+    (site.options.out / "store" / "cluster").write_bytes(b"\xff\x1b[2J\x00")
+    with pytest.raises(FleetlabError, match=r"holds the jobs of .\?\[2J\?, not of slurm:standin"):
+        Site(site.jobs, site.options.out).start()
+
+
+def test_connections_that_ask_nothing_are_few_and_are_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr(outputs._Handler, "timeout", 0.5)
+    with outputs.serve_metrics(Metrics(), port=0) as address:
+        port = int(address.split(":")[2].split("/")[0])
+        before = threading.active_count()
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+        time.sleep(0.2)
+        assert threading.active_count() - before <= outputs.MOST_CONNECTIONS
+        time.sleep(0.6)
+        assert b"fleetlab" in urllib.request.urlopen(address, timeout=5).read()
+        for connection in idle:
+            connection.close()

@@ -46,9 +46,7 @@ def test_memory_is_flat_and_files_grow_with_the_jobs_alone(tmp_path):
             blocks.append(sys.getallocatedblocks())
         if poll % 360 == 359:
             store = site.watcher.store
-            rows.append(
-                (poll + 1, sizes[-1], store.size() / 2**10, len(list(store.folder.iterdir())), len(store.known))
-            )
+            rows.append((poll + 1, sizes[-1], store.size() / 2**10, len(list(store.folder.iterdir())), len(store.jobs)))
             print(
                 "polls {:6,}  memory {:6.1f} MiB  store {:8.1f} KiB  files {:3}  jobs in memory {:6,}".format(*rows[-1])
             )

@@ -14,7 +14,7 @@ from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import SavedResult, as_json
 from fleetlab.plan import check
 from fleetlab.plan.problem import problem
-from fleetlab.plan.solvers.bound import gpus_needed, simple, whole_steps
+from fleetlab.plan.solvers.greedy import gpus_needed, simple, whole_steps
 from fleetlab.plan.solvers.patterns import PatternSpace, _at_most
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Workload, cli, model, solve
-from fleetlab.queueing import arrivals
-from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal_fit
+from fleetlab.queueing.cluster import prediction
+from fleetlab.queueing.cluster.pool_fit import exponential_fit, lognormal_fit
 
 DAY = 86_400.0
 
@@ -221,7 +221,7 @@ def test_the_same_seed_gives_the_same_model(rng):
 def test_poisson_counts_are_not_dispersed_and_batches_are_by_their_size(rng):
     for batch in (1, 10):
         submit = jobs(rng, rate=0.05, count=40_000, batch=batch)["submit"].to_numpy()
-        for d in arrivals.dispersions(submit, float(submit[-1]), 0.0)[1:3]:
+        for d in prediction.dispersions(submit, float(submit[-1]), 0.0)[1:3]:
             assert d.low * 0.9 <= batch <= d.high * 1.1
             assert d.around[0] == pytest.approx(batch, rel=0.2)
 
@@ -245,7 +245,7 @@ def test_the_command_prints_pools_waits_and_what_speaks_against_them(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["model", "builtin:2000"])
     said = capsys.readouterr().out
-    assert said.startswith("All 2,000 jobs in the synthetic log are modeled, ")
+    assert said.startswith("Modeled all 2,000 jobs in the synthetic log (")
     assert "\noffered load " in said
     assert all(word in said for word in ("V100M32", "heavy tail", "GI/G/", "gangs"))
 

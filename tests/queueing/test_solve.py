@@ -12,8 +12,7 @@ import pytest
 import fleetlab
 from fleetlab import WorkloadError, cli, solve
 from fleetlab.queueing import models
-from fleetlab.queueing.catalogue import MODELS
-from fleetlab.queueing.parameters import PARAMETERS
+from fleetlab.queueing.catalogue import MODELS, PARAMETERS
 
 LIST = {"lam": (0.2, 0.1), "service": ("exponential:1", "lognormal:2:3"), "mu": (1.0, 0.5)}
 LIST |= {"a": (0.5, 1), "b": (1, 2), "n": (1, 2), "p": (0.5, 0.5), "speed": (1, 1.5)}

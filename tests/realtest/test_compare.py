@@ -1,12 +1,11 @@
 """Our schedule beside a recorded one."""
 
-from pathlib import Path
-
 import pytest
-from realtest.compare import FOLDER, allowed, closeness, groups_of, is_met, recorded, repetitions, row, simulated, table
+from realtest.archives import recorded_runs
+from realtest.compare import allowed, closeness, groups_of, is_met, recorded, repetitions, row, simulated, table
 from realtest.spread import Run, compare, load
 
-RUNS = Path(__file__).parents[2] / FOLDER
+RUNS = recorded_runs("slurm")
 REAL = Run("x", dict.fromkeys("abcd", 0.0), {"a": 10.0, "b": 20.0, "c": 40.0, "d": 5.0}, 4, 0.0)
 OURS = Run("x", dict.fromkeys("abcd", 0.0), {"a": 10.0, "b": 23.0, "c": 60.0, "d": 5.0}, 4, 0.0)
 CLOSE = compare(REAL, OURS)

@@ -3,16 +3,16 @@
 import asyncio
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("aiohttp")
+from realtest.archives import recorded_runs
 from realtest.kubernetes import admit, jobs
 from realtest.kubernetes.lab import missing
 
-RUNS = Path(__file__).parents[2] / "docs" / "measurements" / "kubernetes"
+RUNS = recorded_runs("kubernetes")
 
 
 def test_our_rules_admit_and_refuse_as_the_server_did_with_its_reasons():

@@ -3,21 +3,21 @@
 import gzip
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from realtest.archives import recorded_runs
 from realtest.kubernetes.record import pod_number
 from realtest.kubernetes.replay import Replay, Run
 
 import fleetlab
 from fleetlab import Scenario, Trace
-from fleetlab.sim.kubernetes.creations import creations
-from fleetlab.sim.kubernetes.play import nodes_of, pods_of
-from fleetlab.sim.kubernetes.specs import Specs
-from fleetlab.sim.kubernetes.state import Cache
+from fleetlab.schedulers.kubernetes.creations import creations
+from fleetlab.schedulers.kubernetes.play import nodes_of, pods_of
+from fleetlab.schedulers.kubernetes.specs import Specs
+from fleetlab.schedulers.kubernetes.state import Cache
 from fleetlab.sim.simulate import world_of
 
-RUNS = Path(__file__).parents[2] / "docs" / "measurements" / "kubernetes"
+RUNS = recorded_runs("kubernetes")
 SMALL = ("affinity", "spread", "preempt", "ratio", "controllers", "listed")
 LARGE = ("mix-5000", "neighbors-5000", "budgets-5000")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from realtest.archives import recorded_runs
 from realtest.kubernetes.profiles import PROFILES
 from realtest.kubernetes.replay import Run, replay
 from realtest.kubernetes.report import MARKS, PAGE, tables
@@ -12,10 +13,10 @@ from realtest.kubernetes.starts import starts
 from realtest.kubernetes.turns import turns
 from realtest.report import with_tables
 
-from fleetlab.core.kubernetes import CONTROLLER
+from fleetlab.schedulers.kubernetes.config import CONTROLLER
 
 ROOT = Path(__file__).parents[2]
-RUNS = ROOT / PAGE.parent
+RUNS = recorded_runs("kubernetes")
 FOLDERS = sorted(path.parent for path in RUNS.glob("*/record.csv.gz"))
 LARGE = [folder for folder in FOLDERS if folder.name.endswith("-5000")]
 SMALL = [folder for folder in FOLDERS if folder not in LARGE]

@@ -74,7 +74,7 @@ def test_an_ordinary_user_can_collect(lab, tmp_path):
     for above in tmp_path.parents[:2]:
         above.chmod(0o755)
     script = tmp_path / "collect.sh"
-    script.write_text((files("fleetlab.traces.slurm") / "collect.sh").read_text())
+    script.write_text((files("fleetlab.schedulers.slurm.reader") / "collect.sh").read_text())
     words = ["setpriv", "--reuid=ann", "--regid=ann", "--clear-groups", "sh", str(script), "--out", f"{tmp_path}/site"]
     said = subprocess.run(words, env=lab.environment, capture_output=True, text=True, check=False)
     gathered = {file.name for file in (tmp_path / "site").iterdir()}
@@ -83,7 +83,7 @@ def test_an_ordinary_user_can_collect(lab, tmp_path):
 
 
 def test_waits_of_the_simulated_site_are_those_of_the_real_one(runs):
-    pytest.importorskip("fleetlab.sim.slurm", reason="no simulation of a site's own scheduler")
+    pytest.importorskip("fleetlab.schedulers.slurm", reason="no simulation of a site's own scheduler")
     found = [closeness(folder) for folder in runs]
     print("\n" + table(found))
     for (_, close, pairs), *_ in found:

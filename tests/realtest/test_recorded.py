@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from realtest.archives import recorded_runs
 from realtest.report import PAGE, with_tables
 from realtest.spread import load, tables
 
 import fleetlab
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / PAGE.parent
+FOLDER = recorded_runs("slurm")
 RUNS = sorted(path.parent for path in FOLDER.glob("*/run.json"))
 
 

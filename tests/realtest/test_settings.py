@@ -8,8 +8,8 @@ from realtest.jobs import USERS, Job, draw_jobs, span
 from realtest.settings import ACCOUNTS
 
 from fleetlab.core.queues import QueueTree
-from fleetlab.traces.slurm.conf import read_conf
-from fleetlab.traces.slurm.conf_writer import accounts, slurm_conf
+from fleetlab.schedulers.slurm.reader.conf import read_conf
+from fleetlab.schedulers.slurm.reader.conf_writer import accounts, slurm_conf
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,13 +1,12 @@
 """Recorded runs of a real Slurm, simulated as the site is configured: as close to them as they are to each other."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from realtest.compare import FOLDER, is_met, real_pairs, recorded, simulated
+from realtest.archives import recorded_runs
+from realtest.compare import is_met, real_pairs, recorded, simulated
 from realtest.spread import compare
 
-RUNS = sorted(path.parent for path in (Path(__file__).parents[2] / FOLDER).glob("*/run.json"))
+RUNS = sorted(path.parent for path in recorded_runs("slurm").glob("*/run.json"))
 SETTINGS = sorted({run.name.rpartition("-")[0] for run in RUNS})
 QUICK = ("defaults", "everything")
 

@@ -5,7 +5,7 @@ import pytest
 from realtest.trace import TooLarge, replay_of, site_of
 
 from fleetlab.core import Cluster, Trace, Workload
-from fleetlab.core.slurm import Partition, Slurm
+from fleetlab.schedulers.slurm.config import Partition, Slurm
 
 ROWS = pl.DataFrame(
     {

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fleetlab import Figure
-from fleetlab.report.draw import palette, ready, svg
+from fleetlab.report.draw import ready, scale, svg
 from fleetlab.report.draw.chart import CURVES, NAMES
 from fleetlab.report.draw.scale import Scale, decades, durations, label, nice
 
@@ -142,9 +142,9 @@ def test_between_whole_numbers_nothing_is_written():
 def test_a_curve_keeps_the_look_of_the_one_it_belongs_to():
     chart = ready(curve(series=("T4", "V100", "T4, published")))
     looks = [c.look for c in chart.curves]
-    assert palette.color(looks[0]) == palette.color(looks[2]) != palette.color(looks[1])
-    assert palette.dash(looks[0]) is None
-    assert palette.dash(looks[2])
+    assert scale.color(looks[0]) == scale.color(looks[2]) != scale.color(looks[1])
+    assert scale.dash(looks[0]) is None
+    assert scale.dash(looks[2])
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -226,7 +226,7 @@ EYES = {
 
 
 @pytest.mark.parametrize("eyes", EYES)
-@pytest.mark.parametrize("series", [palette.SERIES, palette.DARK_SERIES], ids=["light", "dark"])
+@pytest.mark.parametrize("series", [scale.SERIES, scale.DARK_SERIES], ids=["light", "dark"])
 def test_every_two_colours_differ_for_everybody(series, eyes):
     seen = [lab(np.array(EYES[eyes]) @ linear(c)) for c in series]
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 11
@@ -235,8 +235,8 @@ def test_every_two_colours_differ_for_everybody(series, eyes):
 @pytest.mark.parametrize(
     ("paper", "texts", "shapes"),
     [
-        (palette.PAPER, (palette.INK, palette.SOFT), palette.SERIES),
-        (palette.DARK_PAPER, (palette.DARK_INK, palette.DARK_SOFT), palette.DARK_SERIES),
+        (scale.PAPER, (scale.INK, scale.SOFT), scale.SERIES),
+        (scale.DARK_PAPER, (scale.DARK_INK, scale.DARK_SOFT), scale.DARK_SERIES),
     ],
     ids=["light", "dark"],
 )
@@ -246,7 +246,7 @@ def test_texts_and_curves_stand_out_as_the_guidelines_ask(paper, texts, shapes):
 
 
 def test_a_heat_map_grows_lighter_all_the_way():
-    light = [lab(linear(palette.heat(k)))[0] for k in range(palette.LEVELS)]
+    light = [lab(linear(scale.heat(k)))[0] for k in range(scale.LEVELS)]
     assert all(a < b for a, b in itertools.pairwise(light))
 
 

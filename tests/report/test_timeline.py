@@ -6,7 +6,7 @@ from base64 import b64decode
 import pytest
 
 import fleetlab
-from fleetlab.core.timeline_figure import LARGEST
+from fleetlab.core.figure import LARGEST
 
 from .test_browser import ask, keys, opened
 
@@ -100,9 +100,9 @@ def test_the_cursor_reads_out_node_time_and_job(browser, page):
             "const d = arguments[0]; setTimeout(() => d(document.querySelector('.timeline-live').textContent), 300)"
         )
         said = browser.execute_async_script(script)
-        assert re.search(r"node-\d+.*Wed 1 Jul \d\d:\d\d:\d\d.*taken", said)
+        assert re.search(r"node-\d+.*Wed 1 Jul \d\d:\d\d:\d\d.*(busy|idle)", said)
         assert re.search(
-            r"job (job-\d+|of the warm start) user user-\d+, .* GPUs?, .*\d\d:\d\d:\d\d to \w+ \d+ \w+ .*, waited", said
+            r"job (job-\d+|of the warm-up) user user-\d+, .* GPUs?, .*\d\d:\d\d:\d\d to \w+ \d+ \w+ .*, waited", said
         )
 
 
@@ -115,13 +115,13 @@ def test_what_is_known_of_a_job_stays_after_a_click_and_goes_with_escape(browser
         # At once: the page itself scrolls smoothly, and a mouse would miss what still moves.
         browser.execute_script("arguments[0].scrollIntoView({ block: 'center', behavior: 'instant' })", over)
         ActionChains(browser).move_to_element(over).click().perform()
-        told = "t.pinned && t.readout.innerText.includes('taken within') ? d() : setTimeout(look, 20)"
+        told = "t.pinned && t.readout.innerText.includes('busy') ? d() : setTimeout(look, 20)"
         browser.execute_async_script(f"const t = {TIMELINE}, d = arguments[0]; const look = () => ({told}); look();")
         ActionChains(browser).move_by_offset(50, 20).perform()
         after = "const d = arguments[0]; setTimeout(() => d([t.pinned, t.readout.innerText]), 300)"
         pinned, said = browser.execute_async_script(f"const t = {TIMELINE}; {after}")
         assert pinned
-        assert "taken within" in said
+        assert "busy" in said
         keys(browser, "\ue00c")  # escape
         assert ask(browser, f"{TIMELINE}.readout.hidden")
 

@@ -5,14 +5,12 @@ from importlib.resources import files
 
 import pytest
 
-from fleetlab.describe.published import known
+from fleetlab.describe.published import published_values
 from fleetlab.reproduce import dlrm2025, nsdi22
-from fleetlab.reproduce.beside import curve_items, number_items
-from fleetlab.reproduce.item import items
-from fleetlab.reproduce.pai_policies import ITEMS
+from fleetlab.reproduce.item import RULES, curve_items, items, number_items
+from fleetlab.reproduce.nsdi22 import ITEMS
 from fleetlab.reproduce.reproduce import STUDIES
-from fleetlab.reproduce.rules import RULES
-from fleetlab.studies.validate import policies
+from fleetlab.studies.validate import published
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -38,13 +36,15 @@ def test_no_item_stands_twice(name):
 
 def test_every_curve_and_number_that_describe_knows_is_an_item():
     made = {one.what for trace in ("pai2020", "dlrm2025") for one in curve_items(trace)}
-    assert made == {f"{figure}: {series}" for figure, curves in known()["curves"].items() for series in curves}
+    assert made == {
+        f"{figure}: {series}" for figure, curves in published_values()["curves"].items() for series in curves
+    }
     numbers = [*number_items("pai2020", nsdi22.PLACES), *number_items("dlrm2025", dlrm2025.REQUESTS)]
-    assert len(numbers) == sum(len(group["values"]) for group in known()["numbers"].values())
+    assert len(numbers) == sum(len(group["values"]) for group in published_values()["numbers"].values())
 
 
 def test_every_result_on_policies_that_validate_knows_is_an_item_or_one_of_describe():
-    assert {p.case for p in policies.PUBLISHED.values()} == {*ITEMS, policies.PREDICTED}
+    assert {p.case for p in published.PUBLISHED.values()} == {*ITEMS, published.PREDICTED}
 
 
 def test_the_packing_table_has_the_authors_five_lists_by_six_placements():
@@ -60,11 +60,11 @@ def test_the_packing_table_has_the_authors_five_lists_by_six_placements():
 def test_the_packing_table_is_the_mean_of_the_authors_ten_seeds(data):
     import polars as pl
 
-    from fleetlab.studies.validate.fgd import POLICIES
+    from fleetlab.studies.validate.published import FGD_POLICIES
 
     frame = pl.read_csv(data / "fgd-expected-results" / "allo.csv")
     means = frame.group_by("workload", "sc_policy").agg(left=100 - pl.col("100").mean())
-    authors = {(w.removeprefix("openb_pod_list_"), POLICIES[p]): left for w, p, left in means.iter_rows()}
+    authors = {(w.removeprefix("openb_pod_list_"), FGD_POLICIES[p]): left for w, p, left in means.iter_rows()}
     table = [one for one in items("fgd-atc23") if one.item.startswith("packing table")]
     ours = {(one.ours.row["list"], one.ours.row["placement"]): one.number for one in table}
     assert ours == pytest.approx(authors, abs=0.005)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.notebooks import executed
 from benchmarks.reproduce import PAGES, STUDIES, all_numbers, counts, markdown, rows_of, section
+from realtest.archives import GPU_SHARING
 
 import fleetlab
 
@@ -24,7 +25,7 @@ def written(result):
 
 
 def test_the_table_of_sharing_is_what_the_command_makes():
-    made = fleetlab.reproduce("gpu-sharing", data=ROOT / "docs" / "measurements")
+    made = fleetlab.reproduce("gpu-sharing", data=GPU_SHARING)
     assert section(page("gpu-sharing"), "published numbers") == written(made)
 
 

@@ -4,9 +4,22 @@ import polars as pl
 import pytest
 
 from fleetlab.core import Provenance
-from fleetlab.reproduce.item import LOG, SYNTHETIC, Cell, Found, Item, Value
+from fleetlab.reproduce.item import (
+    DIFFERENT,
+    FITTED,
+    LOG,
+    NOT_POSSIBLE,
+    REPRODUCED,
+    RULES,
+    SYNTHETIC,
+    UNDECIDED,
+    UNEXPLAINED,
+    Cell,
+    Item,
+    SourceTable,
+    Value,
+)
 from fleetlab.reproduce.result import Material, Reproduction
-from fleetlab.reproduce.rules import DIFFERENT, FITTED, NOT_POSSIBLE, REPRODUCED, RULES, UNDECIDED, UNEXPLAINED
 
 
 def item(published, rule, unit="", **more):
@@ -15,7 +28,7 @@ def item(published, rule, unit="", **more):
 
 def table(value, on=LOG, *, random=False, **columns):
     frame = pl.DataFrame({"name": ["a", "b"], "x": [value, 0.0]} | {k: [v, 0.0] for k, v in columns.items()})
-    return {"t": Found(frame, on, random)}
+    return {"t": SourceTable(frame, on, random)}
 
 
 def row(one, value, on=LOG, *, random=False, **columns):
@@ -127,7 +140,7 @@ def test_a_reason_of_the_built_in_trace_does_not_explain_the_log():
 @pytest.mark.parametrize("missing", ["table", "row", "column", "number"])
 def test_what_is_not_in_the_data_is_not_possible(missing):
     frame = pl.DataFrame({"name": ["a" if missing != "row" else "b"], "x" if missing != "column" else "y": [None]})
-    found = item("10", "counted").compare({} if missing == "table" else {"t": Found(frame)})
+    found = item("10", "counted").compare({} if missing == "table" else {"t": SourceTable(frame)})
     assert (found["verdict"], found["ours"]) == (NOT_POSSIBLE, "")
     assert found["why"]
 
@@ -141,7 +154,7 @@ def test_the_interval_of_a_random_result_is_shown():
 
 def test_a_cell_that_two_rows_have_is_no_cell():
     frame = pl.DataFrame({"name": ["a", "a"], "x": [1.0, 2.0]})
-    assert Cell("t", {"name": "a"}, "x").read({"t": Found(frame)}) is None
+    assert Cell("t", {"name": "a"}, "x").read({"t": SourceTable(frame)}) is None
 
 
 def test_every_rule_says_what_it_accepts():

@@ -15,7 +15,7 @@ def run(capsys, *words):
     """What the command says on both streams, and its status."""
     status = 0
     try:
-        cli.main([str(word) for word in words])
+        cli.main([*map(str, words), "--full"])
     except SystemExit as e:
         status = int(e.code or 0)
     said = capsys.readouterr()
@@ -43,11 +43,10 @@ def trace(tmp_path):
 
 def test_the_first_line_says_what_was_simulated(capsys, trace):
     out, _, _ = run(capsys, "simulate", trace, "--load", "0.5")
-    first = "fifo/greedy/best_fit, load 0.5, 1 nodes, 1 GPUs: 3 of 3 jobs, submitted within 4 s"
-    assert out.splitlines()[:2] == [
-        "All 3 jobs in the log are simulated, 0.005556 GPU-hours.",
-        first.replace("1 nodes, 1 GPUs", "1 node, 1 GPU"),
-    ]
+    covered, first = out.splitlines()[:2]
+    assert covered.startswith("The log is too short: jobs that run longer than its 4 s hold 90 % of the GPU-hours")
+    assert covered.endswith("Simulated all 3 jobs in the log (0.005556 GPU-hours).")
+    assert first == "fifo/greedy/best_fit, load 0.5, 1 node, 1 GPU: 3 of 3 jobs, submitted within 4 s"
     assert "makespan (first submission to last end) 20 s" in out
     assert "- the cluster starts empty: waits early in the run are too low" in out
 
@@ -72,7 +71,8 @@ def test_an_estimate_may_be_a_series_of_the_trace(capsys, trace):
 
 
 def test_compare_takes_the_same_series(capsys, trace):
-    out, _, _ = run(capsys, "compare", trace, "--policies", "sjf,sjf/greedy/best_fit/requested", "--json")
+    policies = "sjf,sjf/greedy/best_fit/requested"
+    out, _, _ = run(capsys, "compare", trace, "--policies", policies, "--replicas", "1", "--json")
     waits = [e["value"] for e in json.loads(out)["summary"] if e["metric"].startswith("mean wait")]
     assert waits == [pytest.approx((0 + 11 + 8) / 3), pytest.approx((0 + 9 + 16) / 3)]
 
@@ -86,7 +86,7 @@ def test_the_schedule_is_written_with_where_each_ran_and_why_it_waited(capsys, t
     names = pl.DataFrame({"job": [2, 0, 3, 1], "name": ["c", "a", "d", "b"]}).lazy()
     folder = Trace(work, cluster=cluster, provenance=made_by, names=names).save(tmp_path / "four")
     out, err, status = run(capsys, "simulate", folder, "--out", tmp_path / name)
-    assert out.splitlines()[0].startswith("3 of 4 jobs in the log are simulated, 81.8 % of its ")
+    assert out.splitlines()[0].startswith("Simulated 3 of 4 jobs in the log, 81.8 % of its ")
     assert (status, f"written to {tmp_path / name}" in err) == (0, True)
     found = pl.read_csv(tmp_path / name) if name.endswith("csv") else pl.read_parquet(tmp_path / name)
     assert found.select("job", "start", "wait", "status").rows() == [
@@ -174,9 +174,14 @@ def test_until_stops_the_clock(capsys, trace):
 
 
 def test_compiled_code_is_kept_by_the_text_of_all_files_it_came_from():
-    files = {path.stem for path in jit.sources("engine.greedy")}
+    files = {path.stem for path in jit.sources("sim.engine.greedy")}
     assert {"greedy", "fit", "index", "layout", "nodes", "placements", "jit"} <= files
     assert "preemption" not in files
+
+
+def test_compiled_code_of_a_scheduler_is_kept_by_its_files_and_those_of_the_simulator():
+    files = {str(path.relative_to(jit.ROOT.parent)) for path in jit.sources("schedulers.slurm.loop")}
+    assert {"schedulers/slurm/loop.py", "schedulers/slurm/select.py", "sim/heap.py", "sim/layout.py"} <= files
 
 
 @pytest.mark.parametrize(

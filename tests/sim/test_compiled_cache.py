@@ -1,15 +1,80 @@
 """Compiled code is kept as pickles, which run what they hold: it is never loaded from where others may have put it."""
 
+import json
 import os
+import shutil
 import stat
+import subprocess
+import sys
 import tempfile
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
-from fleetlab.core.private_folder import distrust, make_private
+import fleetlab
+from fleetlab.core.files import distrust, make_private
 from fleetlab.sim import jit
 
 OTHER = 54321  # a user that is not this one
+# Compile one small function, or load it; print how often each was done.
+ONE = """
+from numba import float64, int64
+from fleetlab.sim.heap import sink
+sink.compile((float64[::1], int64[::1], int64, int64, int64, float64, int64))
+print(sum(sink.stats.cache_hits.values()), sum(sink.stats.cache_misses.values()))
+"""
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """How often a copy of the package at some path loads that function, and how often it compiles it."""
+
+    def loads(name, *, package=None, **env):
+        copy = tmp_path / name / "fleetlab"
+        ignored = shutil.ignore_patterns("__pycache__", "gpu", "web", "traces", "studies")
+        shutil.copytree(package or Path(fleetlab.__file__).parent, copy, ignore=ignored)
+        env = {"PYTHONPATH": str(copy.parent), "FLEETLAB_COMPILED": "", "XDG_CACHE_HOME": str(tmp_path / "home"), **env}
+        done = subprocess.run([sys.executable, "-c", ONE], env=os.environ | env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return tuple(map(int, done.stdout.split()))
+
+    return loads
+
+
+def shipped(home, package):
+    """Put what was compiled into a package, as a wheel has it."""
+    compiled = package / "compiled"
+    for folder in home.glob("fleetlab/sim.heap-*"):
+        shutil.copytree(folder, compiled / folder.name)
+    files = [path for path in compiled.rglob("*") if path.suffix in (".nbi", ".nbc")]
+    digests = {f"{path.parent.name}/{path.name}": sha256(path.read_bytes()).hexdigest() for path in files}
+    (compiled / "manifest.json").write_text(json.dumps(digests))
+    return files
+
+
+def test_what_one_clone_compiled_others_of_the_same_user_load(clone):
+    assert clone("one") == (0, 1)
+    assert clone("other") == (1, 0)
+
+
+def test_a_folder_that_is_named_serves_users_with_other_homes(clone, tmp_path):
+    named = str(tmp_path / "named")
+    assert clone("one", FLEETLAB_COMPILED=named, XDG_CACHE_HOME=str(tmp_path / "home")) == (0, 1)
+    assert clone("other", FLEETLAB_COMPILED=named, XDG_CACHE_HOME=str(tmp_path / "elsewhere")) == (1, 0)
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_wheel_brings_code_for_any_processor_and_a_file_that_changed_is_not_executed(clone, tmp_path):
+    generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    assert clone("built", **generic) == (0, 1)
+    package = tmp_path / "built" / "fleetlab"
+    files = shipped(tmp_path / "home", package)
+    shutil.rmtree(tmp_path / "home")
+    assert clone("installed", package=package) == (1, 0)
+    data = next(path for path in files if path.suffix == ".nbc")
+    data.write_bytes(data.read_bytes() + b" ")
+    assert clone("damaged", package=package) == (0, 1)
 
 
 @pytest.fixture
@@ -22,6 +87,7 @@ def shared(tmp_path, monkeypatch):
     folder.chmod(0o1777)
     monkeypatch.setattr(jit, "BESIDE", nowhere / "__pycache__")
     monkeypatch.setattr(jit, "_refusals", [])
+    monkeypatch.delenv("FLEETLAB_COMPILED", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere / "home"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
@@ -29,7 +95,7 @@ def shared(tmp_path, monkeypatch):
 
 def cache_folder():
     """Where the code of one module is cached, without what was decided before."""
-    return jit.cache_folder.__wrapped__("heap")
+    return jit.cache_folder.__wrapped__("sim.heap")
 
 
 def names(shared):

@@ -82,9 +82,9 @@ def test_one_who_comes_late_and_is_first_is_the_head_though_others_like_it_wait(
 def both_ways(shapes, table, gpus, apps, at):
     """What room is left for the first shape beside the second: as EASY computes it, and by taking that."""
     of, shape, node = shapes[0], shapes[1], table[0]
-    quick = nodes.room_after(of, shape, node, gpus, apps, at)
+    quick = nodes.node_slots_after(of, shape, node, gpus, apps, at)
     bits = nodes.take(shape, node, gpus, apps, at)
-    left = nodes.room(of, node, gpus, apps)
+    left = nodes.node_slots(of, node, gpus, apps)
     nodes.give_back(shape, node, gpus, apps, bits)
     return quick, left
 
@@ -93,7 +93,7 @@ def both_ways(shapes, table, gpus, apps, at):
 def has_room(shapes, table, gpus, apps):
     of, shape, node = shapes[0], shapes[1], table[0]
     nodes.recount(node, gpus)
-    return nodes.room(of, node, gpus, apps) > 0 and nodes.holds(shape, node, gpus, apps)
+    return nodes.node_slots(of, node, gpus, apps) > 0 and nodes.holds(shape, node, gpus, apps)
 
 
 def draw(rng, shape):
@@ -104,7 +104,7 @@ def draw(rng, shape):
     shape.amounts[:] = rng.choices([0, 0, 1, 3], k=len(layout.AMOUNTS))
 
 
-def test_room_beside_an_instance_is_what_is_left_when_it_is_there():
+def test_slots_beside_an_instance_is_what_is_left_when_it_is_there():
     rng, tried = random.Random(1), 0
     for _ in range(8000):
         count = rng.randint(0, 4)

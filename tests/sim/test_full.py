@@ -96,7 +96,7 @@ def slots(shapes, s, nodes, gpus, apps):
     """Instances that fit, on all nodes together."""
     count = 0
     for n in range(len(nodes)):
-        count += on_nodes.room(shapes[s], nodes[n], gpus, apps)
+        count += on_nodes.node_slots(shapes[s], nodes[n], gpus, apps)
     return count
 
 
@@ -335,6 +335,8 @@ def test_a_reservation_reckons_with_estimates_and_an_overdue_job_ends_at_once():
         ("smallest", [0, 2, 1, 3]),
         ("largest", [0, 1, 3, 2]),
         ("priority", [0, 2, 3, 1]),
+        ("wfp3", [0, 3, 1, 2]),
+        ("unicef", [0, 3, 2, 1]),
     ],
 )
 def test_orders_rank_as_they_say(order, expected):
@@ -630,7 +632,7 @@ def test_an_order_that_gives_no_number_stops_the_run():
 # -- compiled or not -------------------------------------------------------------------------------------------------
 
 EVERYTHING = """
-import json, numpy as np, fleetlab
+import json, sys, numpy as np, fleetlab
 from fleetlab.sim.world import world
 from fleetlab.core.events import *
 from fleetlab.sim.ledger.ledger import holders, ledger
@@ -639,9 +641,9 @@ from fleetlab.sim.engine import play as quick
 from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Speed
-t = fleetlab.synthesize('pai2020', jobs=120, seed=5, constrained=1.0)
+t, some = (fleetlab.synthesize('pai2020', jobs=n, seed=5, constrained=1.0) for n in (120, int(sys.argv[1])))
 c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')
-w, known = world(t.workload, c, estimate='group'), world(t.workload, c)
+w, known = world(some.workload, c, estimate='group'), world(some.workload, c)
 pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
 speeds = speeds_of(Speed.default(), 'time-slicing', w)
@@ -675,11 +677,12 @@ print(json.dumps(said))
 """
 
 
-def test_compiled_and_plain_python_agree_bit_for_bit():
+@pytest.mark.parametrize("count", ["50", pytest.param("120", marks=pytest.mark.validate)])
+def test_compiled_and_plain_python_agree_bit_for_bit(count):
     answers = []
     for off in ("0", "1"):
-        env = os.environ | {"NUMBA_DISABLE_JIT": off}
-        done = subprocess.run([sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=False, env=env)
+        env, words = os.environ | {"NUMBA_DISABLE_JIT": off}, [sys.executable, "-c", EVERYTHING, count]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
         assert done.returncode == 0, done.stderr
         answers.append(json.loads(done.stdout))
     assert answers[0] == answers[1]

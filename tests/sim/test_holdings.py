@@ -29,17 +29,5 @@ def test_usage_between_any_edges_is_that_of_the_schedule(run):
     np.testing.assert_allclose([ours.nodes, ours.cores], [theirs.nodes, theirs.cores], rtol=1e-9)
 
 
-def test_gpus_that_wait_are_the_waits_of_jobs_times_their_gpus(run):
-    stopped = run.played.stopped
-    edges = np.linspace(0.0, stopped, 31)
-    waiting = run.holdings.waiting_gpus(edges) * np.diff(edges)
-    rows = run.holdings.waiting
-    seconds = rows["end"] - rows["begin"].clip(0.0)  # jobs of the warm start begin before
-    assert waiting.sum() == pytest.approx((rows["gpus"] * seconds.clip(0.0)).sum(), rel=1e-9)
-    sampled = run.timeline(every=stopped / 200)
-    at = sampled.filter(sampled["gpu_type"] == "all")["waiting_gpus"].to_numpy()
-    assert waiting.sum() / stopped == pytest.approx(at.mean(), rel=0.1, abs=1.0)
-
-
 def test_a_run_of_no_time_holds_nothing():
     assert seconds_between(np.array([5.0]), np.array([5.0]), np.array([0.0, 10.0])).sum() == 0

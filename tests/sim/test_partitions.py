@@ -230,8 +230,8 @@ def test_the_ledger_names_the_partition():
 
 
 EVERYTHING = """
-import json, numpy as np, polars as pl, fleetlab
-t = fleetlab.synthesize('pai2020', jobs=150, seed=3)
+import json, sys, numpy as np, polars as pl, fleetlab
+t = fleetlab.synthesize('pai2020', jobs=int(sys.argv[1]), seed=3)
 names = pl.Series([["x"], ["y"], ["x", "y"], []] * 40)[:len(t.workload)]
 few = t.cluster.frame[::60]
 few = few.with_columns(partitions=pl.Series([["x"], ["x", "y"], ["y"]] * len(few))[:len(few)])
@@ -248,11 +248,12 @@ print(json.dumps(said))
 """
 
 
-def test_compiled_and_plain_python_agree_with_partitions():
+@pytest.mark.parametrize("count", ["60", pytest.param("150", marks=pytest.mark.validate)])
+def test_compiled_and_plain_python_agree_with_partitions(count):
     answers = []
     for off in ("0", "1"):
-        env = os.environ | {"NUMBA_DISABLE_JIT": off}
-        done = subprocess.run([sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=False, env=env)
+        env, words = os.environ | {"NUMBA_DISABLE_JIT": off}, [sys.executable, "-c", EVERYTHING, count]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
         assert done.returncode == 0, done.stderr
         answers.append(json.loads(done.stdout))
     assert answers[0] == answers[1]

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -19,7 +20,7 @@ from fleetlab.sim import check
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.load import load
 from fleetlab.sim.orders import BY_NAME, aging, las
-from fleetlab.sim.policy import NODE_COLUMNS, STATE_TYPE, State, order, placement, state_of
+from fleetlab.sim.policy import JOB_COLUMNS, NODE_COLUMNS, STATE_TYPE, State, order, placement, state_of
 from fleetlab.sim.world import world
 
 LIST, TABLE, ARRAY, TUPLE, WEIGHT = [1.0], {0: 1.0}, np.ones(3), (1.0, 2.0), 2.0
@@ -203,11 +204,13 @@ def test_a_key_that_could_change_moves(rank):
     assert order(rank).moves
 
 
-def test_only_what_is_of_nodes_users_or_work_done_can_change():
-    changing = {"estimate", "attained", "remaining", "usage", "free_cpu", "free_memory", "free_gpu", "idle", "most"}
+def test_only_what_is_of_nodes_users_other_jobs_or_work_done_can_change():
+    changing = {"attained", "remaining", "usage", "free_cpu", "free_memory", "free_gpu", "idle", "most"}
     changing |= {"decayed", "fair_share"}
-    field = {name: eval(f"lambda s, job, now: s.{name}[0]") for name in State._fields}
-    assert {name for name in State._fields if order(field[name]).moves} == changing
+    own = {name: eval(f"lambda s, job, now: s.{name}[job]") for name in State._fields}
+    assert {name for name in State._fields if order(own[name]).moves} == changing
+    others = {name: eval(f"lambda s, job, now: s.{name}[0]") for name in State._fields}
+    assert {name for name in State._fields if order(others[name]).moves} == changing | set(JOB_COLUMNS)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
@@ -430,6 +433,23 @@ def test_a_policy_is_found_in_the_current_folder_and_the_path_is_left_as_it_was(
     module = here("import fleetlab.sim.policy as p\n\n@p.order\ndef mine(s, job, now):\n    return 0.0\n")
     before = list(sys.path)
     assert (load(f"{module}:mine", "order").name, sys.path) == ("mine", before)
+
+
+def test_a_changed_file_or_one_of_that_name_in_another_folder_is_read_again(tmp_path, monkeypatch):
+    """A notebook stays open while files change; what it simulates is what workers would read."""
+    values = []
+    for folder, weight in (("a", 1.0), ("a", 2.0), ("b", 3.0)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        Path("our_helper.py").write_text(f"WEIGHT = {weight}\n")
+        Path("our_weights.py").write_text(
+            "import our_helper\n\n\ndef mine(s, job, now):\n    return our_helper.WEIGHT\n"
+        )
+        values.append(load("our_weights:mine", "order").rank(None, 0, 0.0))
+        assert load("our_weights:mine", "order").rank.__globals__ is vars(sys.modules["our_weights"])
+    for name in ("our_helper", "our_weights"):
+        del sys.modules[name]
+    assert values == [1.0, 2.0, 3.0]
 
 
 def test_a_plain_function_becomes_a_policy(here):

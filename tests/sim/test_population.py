@@ -10,11 +10,11 @@ from fleetlab.queueing import solve
 HOUR = 3600.0
 
 
-def mgc(jobs, *, servers, load, seed):
+def mgc(jobs, *, servers, load, seed, short=0.8873):
     """Jobs of one GPU: Poisson arrivals, hyperexponential run times (SCV 4), so many servers at this load."""
     rng = np.random.default_rng(seed)
-    short = rng.random(jobs) < 0.8873  # balanced means
-    runtime = rng.exponential(np.where(short, 1 / (2 * 0.8873), 1 / (2 * 0.1127))) * 1000.0
+    is_short = rng.random(jobs) < short  # balanced means
+    runtime = rng.exponential(np.where(is_short, 1 / (2 * short), 1 / (2 * (1 - short)))) * 1000.0
     submit = np.cumsum(rng.exponential(1000.0 / servers / load, jobs))
     frame = pl.DataFrame({"submit": submit - submit[0], "runtime": runtime, "gpu_milli": np.full(jobs, 1000)})
     return Workload.of(frame, source="M/G/c")
@@ -59,7 +59,7 @@ def test_who_is_there_when_the_log_begins_holds_its_gpus_and_has_no_wait():
     assert result.completed["job"].to_list() == [2]
     assert result.ledger["gpu"].to_list() == [0.0, 4.0, 5.0]
     assert result.timeline(every=1.0).filter(pl.col("gpu_type") == "all")["allocated"].to_list()[:7] == [1.0] * 7
-    assert "2 are there when the log begins" in result.coverage.line
+    assert "2 were there when the log begins" in result.coverage.line
 
 
 @pytest.mark.parametrize("words", [{}, {"order": "sjf"}, {"backfill": "easy"}, {"preemption": True}], ids=str)
@@ -116,6 +116,47 @@ def test_a_warm_start_has_no_bias_where_an_empty_one_has():
     assert abs(errors[1][0]) < 2 * errors[1][1]
 
 
+def running_before(jobs, cluster, seed):
+    frame = Scenario.of(jobs, cluster, warm_up="repeat", seed=seed).before.frame
+    return frame.filter("initial")["runtime"].to_numpy()
+
+
+def test_the_jobs_that_run_before_are_those_of_a_stationary_queue():
+    # M/G/inf: the number in service is Poisson, and what is left of it has the law of equilibrium.
+    jobs = mgc(400, servers=100, load=0.9, seed=4)
+    period, runtime = float(jobs.frame["submit"][-1]) * 400 / 399, jobs.frame["runtime"].to_numpy()
+    states = [running_before(jobs, Cluster.uniform(1, 400), seed) for seed in range(400)]
+    counts, expected = np.array([len(state) for state in states]), runtime.sum() / period
+    assert abs(counts.mean() - expected) < 3 * np.sqrt(expected / 400)
+    assert 0.8 < counts.var(ddof=1) / expected < 1.2
+    work, second_moment = np.array([state.sum() for state in states]), (runtime**2).sum() / 2 / period
+    assert abs(work.mean() - second_moment) < 3 * work.std(ddof=1) / 20
+
+
+def test_no_more_jobs_run_before_than_the_cluster_holds_and_the_draw_is_the_same():
+    jobs = mgc(400, servers=100, load=0.9, seed=4)
+    many, few = (running_before(jobs, Cluster.uniform(1, gpus), 1) for gpus in (400, 9))
+    assert len(few) < 25 < len(many)
+    assert set(running_before(jobs, Cluster.uniform(1, 300), 1)) == set(many)
+
+
+def test_the_mean_wait_of_short_windows_is_that_of_a_long_run_with_heavy_tails():
+    # M/G/16 at 0.9: half of the work is of 4.8 % of the jobs, each a third of the window long (SCV 10). FCFS, and the
+    # truth is a run of 400,000 jobs.
+    def jobs(count, seed):
+        return mgc(count, servers=16, load=0.9, seed=seed, short=0.9523)
+
+    cluster = Cluster.uniform(1, 16)
+    truth = simulate(jobs(400_000, seed=1), cluster).completed["wait"][20_000:].mean()
+    scenarios = [Scenario.of(jobs(400, seed=100 + k), cluster, seed=k) for k in range(300)]
+    cold, warm = (
+        np.array([simulate(s, warm_up=how).completed["wait"].mean() for s in of])
+        for how, of in (("none", scenarios[:50]), ("repeat", scenarios))
+    )
+    assert cold.mean() < 0.3 * truth
+    assert abs(warm.mean() - truth) < 2 * warm.std(ddof=1) / np.sqrt(len(warm))
+
+
 def test_warm_up_is_simulated_and_not_measured():
     trace = Scenario.of("builtin:2000:1")
     cold, warm = simulate(trace, warm_up="none"), simulate(trace)
@@ -167,7 +208,7 @@ def test_an_answer_about_too_little_of_a_log_is_refused_unless_one_insists():
                        source="log")  # fmt: skip
     trace = Trace(jobs, Provenance("read", "log"), cluster=Cluster.uniform(4, 8))
     with pytest.raises(
-        WorkloadError, match=r"less than 50 % of the GPU-hours in the log can be simulated: 1 of 2 jobs"
+        WorkloadError, match=r"less than 50 % of the GPU-hours in the log can be simulated: Simulated 1 of 2 jobs"
     ):
         simulate(trace)
     assert simulate(trace, min_coverage=0).completed.height == 1
@@ -287,7 +328,7 @@ def test_what_a_window_does_not_tell_is_drawn_from_the_whole_log():
     jobs = Workload.of(frame, source="log")
     result = simulate(jobs, Cluster.uniform(1, 8), window="600..700")
     assert result.jobs["runtime"].to_list() == [7.0] * 5
-    assert result.coverage.line.startswith("All 5 jobs in the window are simulated")
+    assert result.coverage.line.startswith("Simulated all 5 jobs in the window")
 
 
 def test_a_running_job_without_a_start_is_not_held_for_no_time():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab import Cluster, PolicyError, Scenario, Trace, TraceError, Workload, WorkloadError
 from fleetlab.core.queue_rules import Queues
-from fleetlab.core.queues import Limits, Queue, QueueTree
-from fleetlab.core.slurm import Qos, Slurm
+from fleetlab.core.queues import Limits, Qos, Queue, QueueTree
+from fleetlab.schedulers.slurm.config import Slurm
 
 from .test_ledger import CLUSTER, Moment, read_again
 
@@ -337,7 +337,7 @@ def test_philly_serves_the_virtual_cluster_that_has_least_of_its_quota():
 
 
 def test_slurm_passes_over_jobs_at_a_limit_and_reclaims_nothing():
-    queues = {"rules": "slurm", "queue": [ROOT, leaf("a", limits={"resources": {"gpu": 2}}), leaf("b")]}
+    queues = {"rules": "limits", "queue": [ROOT, leaf("a", limits={"resources": {"gpu": 2}}), leaf("b")]}
     work = jobs(queue=["a"] * 3 + ["b"] * 3, submit=[0.0] * 3 + [5.0] * 3)
     assert starts(work, queues, backfill="easy") == [0, 0, 10, 5, 5, 10]
 
@@ -372,7 +372,7 @@ def test_the_accounts_of_a_slurm_are_queues_of_the_event_driven_rules():
     site = Slurm(queues=QueueTree([Queue("a", limits=Limits(jobs=1))]), qos=(Qos("q", limits=Limits(jobs=1)),))
     work = jobs(queue=["a", "a", "b", "b"], qos=[None, None, "q", "q"])
     log = Trace(work, fleetlab.Provenance("test", "slurm"), Cluster.uniform(1, 4), scheduler=site)
-    assert fleetlab.simulate(log, queues="slurm").jobs["start"].to_list() == [0, 10, 0, 10]
+    assert fleetlab.simulate(log, queues="limits").jobs["start"].to_list() == [0, 10, 0, 10]
 
 
 def test_slurms_own_loops_take_no_other_queues(trace):
@@ -390,7 +390,7 @@ def test_queues_are_read_from_files(tmp_path):
 @pytest.mark.parametrize(
     ("queues", "message"),
     [
-        ("kueues", "no queue rule by that name: `kueues`; did you mean kueue?"),
+        ("quotass", "no queue rule by that name: `quotass`; did you mean quotas?"),
         ("site", "the trace does not tell the quotas of its queues"),
         ("philly", "the trace does not tell the quotas of its queues"),
         ("nowhere.toml", "cannot read the queues"),
@@ -593,7 +593,7 @@ def test_no_queue_holds_more_than_it_may(backfill, tree, rows, order):
 )
 def test_each_second_has_the_reason_that_the_schedule_shows(backfill, tree, rows, order, until):
     if backfill in {"easy", "conservative"}:  # with limits and quotas, where the queues decide nothing else
-        tree = {"rules": "slurm", "queue": tree["queue"]}
+        tree = {"rules": "limits", "queue": tree["queue"]}
     result = played(tree, rows, backfill=backfill, order=order, until=until)
     behind = backfill == "none" or tree.get("strict", False)
     blocked = "reservation" if backfill in {"easy", "conservative"} else "head_of_line" if behind else "scheduler"

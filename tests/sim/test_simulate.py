@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -227,3 +228,14 @@ def test_a_policy_that_does_not_exist_is_named_with_those_that_do(word):
     workload = Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [1.0]}), source="one")
     with pytest.raises(fleetlab.PolicyError, match=rf"no {word}( policy)? by that name: `nonsense`"):
         simulate(workload, Cluster.uniform(1, 1), **{word: "nonsense"})
+
+
+@pytest.mark.parametrize("estimate", ["user", "group", "group+gpu"])
+def test_estimates_of_owners_are_refused_where_no_job_names_one(estimate):
+    jobs = pl.DataFrame({"submit": [0.0, 1.0], "runtime": [9.0, 9.0], "gpu_milli": [1000, 1000]})
+    cluster = Cluster.uniform(1, 1)
+    with pytest.raises(fleetlab.PolicyError, match=f"`{re.escape(estimate)}`") as caught:
+        simulate(Workload.of(jobs, source="no names"), cluster, estimate=estimate)
+    assert "estimate=oracle" in caught.value.hint
+    named = Workload.of(jobs.with_columns(user=pl.Series(["ann", None])), source="a name")
+    assert simulate(named, cluster, estimate=estimate).completed.height == 2

@@ -8,8 +8,8 @@ import pytest
 
 from fleetlab import check_order, order, simulate
 from fleetlab.core import Cluster, Scenario, Workload
-from fleetlab.core.queues import Queue, QueueTree
-from fleetlab.core.slurm import Priority, Qos, Slurm
+from fleetlab.core.queues import Qos, Queue, QueueTree
+from fleetlab.schedulers.slurm.config import Priority, Slurm
 from fleetlab.sim.layout import table
 from fleetlab.sim.simulate import world_of
 from fleetlab.sim.site_view import ACCOUNT, SiteView, charge_accounts, update_accounts
@@ -81,7 +81,7 @@ def test_a_class_of_service_that_is_known_at_arrival_is_ranked_by_the_quick_loop
 def test_classes_of_service_have_the_priorities_of_the_site():
     rows = log(*TWO_TEAMS, qos=["low", "low", "low", "high", None], limit=[9e3, 9e3, 5e3, 9e3, 9e3])
     site = Slurm(qos=(Qos("low", priority=1), Qos("high", priority=7)))
-    view = SiteView.of(world_of(Scenario.of(rows, Cluster.uniform(1, 8))), site)
+    view = SiteView.of(world_of(Scenario.of(rows, Cluster.uniform(1, 8))), site.accounts())
     assert view.qos_priority[view.qos].tolist() == [1, 1, 1, 7, 0]
     assert view.limit.tolist() == [9e3, 9e3, 5e3, 9e3, 9e3]
 
@@ -93,7 +93,7 @@ def test_accounts_are_those_of_the_site_with_its_shares_and_half_life():
          Queue("speech/bob", "speech", user="bob")]
     )  # fmt: skip
     site = Slurm(queues=queues, priority=Priority(half_life=HOUR))
-    view = SiteView.of(world_of(Scenario.of(log(*TWO_TEAMS), Cluster.uniform(1, 8))), site)
+    view = SiteView.of(world_of(Scenario.of(log(*TWO_TEAMS), Cluster.uniform(1, 8))), site.accounts())
     assert view.accounts.shares[view.account].tolist() == [0.375, 0.25, 0.375, 0.375, 0.25]
     assert view.accounts.level[view.account].tolist() == [2] * 5
     assert view.decay == pytest.approx(math.log(2) / HOUR)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fleetlab.core import Cluster, Scenario, Workload
 from fleetlab.core.events import Drain, Outage
-from fleetlab.core.queues import Limits, Queue, QueueTree
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Reservation, Slurm, Weights
+from fleetlab.core.queues import Limits, Qos, Queue, QueueTree
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Priority, Reservation, Slurm, Weights
 from fleetlab.sim.simulate import play_scenario, simulate, world_of
 from fleetlab.sim.timeline import timeline
 

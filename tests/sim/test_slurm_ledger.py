@@ -11,8 +11,8 @@ import fleetlab
 from fleetlab.core import Cluster, Workload
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.events import Drain, Outage
-from fleetlab.core.queues import Limits, Queue, QueueTree
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Qos, Reservation, Slurm
+from fleetlab.core.queues import Limits, Qos, Queue, QueueTree
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Reservation, Slurm
 
 NAMES = pl.List(pl.String)
 NODES = Cluster.of(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab import Cluster, Drain, Outage, Workload
 from fleetlab.sim.codes import REASONS
-from fleetlab.sim.tiles import queue
+from fleetlab.sim.tiles import timeline
 from fleetlab.sim.tiles.figure import Clock, figure, panels
 from fleetlab.sim.tiles.rows import rows_of
 from fleetlab.sim.tiles.timeline import BINS, ROWS, ClusterTimeline, TilePlace
@@ -157,13 +157,13 @@ def test_waiting_jobs_by_reason_add_up_to_the_ledger(rows, backfill, bins):
     result = simulated(rows, backfill=backfill)
     width = result.played.stopped / bins
     assume(width)
-    by_reason = queue.waiting_by_reason(result.world, result.played, bins)
+    by_reason = timeline.waiting_by_reason(result.world, result.played, bins)
     whole = result.ledger.select(REASONS).to_numpy().sum(axis=0)
     np.testing.assert_allclose(by_reason.sum(axis=0) * width, whole, atol=1e-6)
     np.testing.assert_allclose(
-        by_reason.sum(axis=1), queue.waiting(result.world, result.played, 0.0, width, bins), atol=1e-6
+        by_reason.sum(axis=1), timeline.waiting(result.world, result.played, 0.0, width, bins), atol=1e-6
     )
-    assert queue.arrivals(result.world, 0.0, width, bins).sum() == result.jobs.height
+    assert timeline.arrivals(result.world, 0.0, width, bins).sum() == result.jobs.height
 
 
 @settings(max_examples=15, deadline=None)
@@ -175,7 +175,7 @@ def test_as_many_jobs_wait_in_a_bin_as_a_reader_counts(rows, bins):
     expected = np.zeros(bins)
     for job in result.jobs.iter_rows(named=True):
         expected += inside(job["submit"], job["start"], width, bins) / width
-    np.testing.assert_allclose(queue.waiting(result.world, result.played, 0.0, width, bins), expected, atol=1e-6)
+    np.testing.assert_allclose(timeline.waiting(result.world, result.played, 0.0, width, bins), expected, atol=1e-6)
 
 
 def test_a_point_tells_the_jobs_that_run_there():

@@ -11,6 +11,7 @@ from fleetlab import Cluster, Workload
 from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim.engine import play as quick
 from fleetlab.sim.ledger import waits
+from fleetlab.sim.orders import TIMED
 from fleetlab.sim.reference import play as full
 from fleetlab.sim.world import world
 
@@ -59,8 +60,15 @@ def same(one, two):
     assert one.backfill == two.backfill
 
 
+@fleetlab.order
+def square(s, job, now):
+    """Return a key that passes those of others, and back."""
+    waited = now - s.submit[job]
+    return waited * waited - 3.0 * s.estimate[job] * waited * s.instances[job]
+
+
 @pytest.mark.parametrize("backfill", quick.BACKFILLS)
-@pytest.mark.parametrize("order", quick.STATIC)
+@pytest.mark.parametrize("order", [*quick.STATIC, *TIMED, square], ids=str)
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     placement=st.sampled_from(PLACEMENTS.names),
@@ -75,6 +83,24 @@ def test_the_quick_loop_plays_what_the_full_one_plays(order, placement, backfill
     rules = {"order": order, "backfill": backfill, "placement": placement, "seed": 3, "until": until}
     one, two = quick.play(found, **rules), full.play(found, **rules)
     same(one, two)
+
+
+@fleetlab.order
+def divided(s, job, now):
+    return 1.0 / (now - s.submit[job] - 4.0)
+
+
+def test_an_order_that_changes_with_time_and_gives_no_number_stops_the_quick_loop():
+    work = small([{"submit": float(k), "runtime": 5.0, "gpu_milli": 1000} for k in range(3)])
+    with pytest.raises(fleetlab.PolicyError, match=r"`divided` divides by 0, asked for job 1 at 5.0 s"):
+        quick.play(world(work, Cluster.uniform(1, 1)), order=divided, backfill="greedy", placement="best_fit")
+
+
+def test_an_order_by_time_goes_to_the_quick_loop_and_one_by_the_columns_of_others_does_not():
+    def others(s, job, now):
+        return s.usage[s.user[job]] + now
+
+    assert (square.timed, fleetlab.order(others).timed) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, PolicyError, Scenario, Trace, Workload
 from fleetlab.core import Provenance
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Qos, Slurm
+from fleetlab.core.queues import Qos
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Slurm
 from fleetlab.sim.simulate import simulate
 
 SITE = Slurm(
@@ -84,6 +85,6 @@ def test_the_recorded_wait_of_the_same_jobs_stands_beside_the_simulated_one(trac
     result = simulate(logged)
     assert result.recorded["recorded"].to_list() == [4.0, 5.0, 60.0]
     assert result.recorded["simulated"].to_list() == result.jobs["wait"][:3].to_list()
-    assert result.findings[1].startswith("The log recorded a mean wait of 23 s for 3 jobs; simulated, they wait ")
+    assert result.findings[0].startswith("Recorded mean wait 23 s, simulated ")
     assert len(simulate(logged, load=2.0).findings) == 1  # at another load there is no such wait
     assert len(simulate(trace).findings) == 1

@@ -9,8 +9,8 @@ import fleetlab
 from fleetlab import Cluster, Faults, Prices, Recovery, Scenario, Speed, Trace, Workload
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, SHARINGS
 from fleetlab.core.queues import Limits, Queue, QueueTree
-from fleetlab.core.slurm import Slurm
 from fleetlab.core.words import WORDS
+from fleetlab.schedulers.slurm.config import Slurm
 
 JOBS = Workload.of(
     pl.DataFrame(

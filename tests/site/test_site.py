@@ -9,13 +9,13 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from cyclopts import App
-from docs.site import accessible, markdown, notebooks, places
+from docs.site import accessible, columns, markdown, notebooks, places
+from docs.site.records import FILES, RESULTS, SHARED, without_mark
 
 import fleetlab
 from fleetlab.cli import app
 from fleetlab.core import cluster, trace, workload
-from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS, PLACEMENTS, REASONS, RESOURCES, columns
-from fleetlab.core.catalog.tables import FILES, RESULTS, SHARED, without_mark
+from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS, PLACEMENTS, REASONS, RESOURCES
 from fleetlab.core.words import WORDS
 
 LINK = re.compile(r'(?:href|src)="([^"]+)"')
@@ -135,9 +135,9 @@ def test_every_column_of_results_and_files_has_an_entry(site, one):
 
 
 def test_links_outside_of_the_docs_become_links_of_the_site():
-    page = "see [why](../DESIGN.md#x), [data](h200-own) and [a guide](../simulate.md), `[not](a-link)`"
+    page = "see [why](../DESIGN.md#x), [data](../assets) and [a guide](../simulate.md), `[not](a-link)`"
     found = places.relink(page, "measurements/sharing.md")
-    assert "[data](h200-own/files.md)" in found
+    assert "[data](../assets/files.md)" in found
     assert "[a guide](../simulate.md)" in found
     assert places.relink("[why](../DESIGN.md#x)", "slurm.md") == "[why](project/DESIGN.md#x)"
 

@@ -50,13 +50,14 @@ def test_interval_probability_and_verdict_never_disagree(confidence):
     ):
         found = Statistic(value, below, above, df, (-9.0, math.inf))
         limit = (1 + confidence) / 2
-        assert (found.change(confidence) == "lower") == (found.probability_below(0.0) > limit)
-        assert (found.change(confidence) == "higher") == (found.probability_below(0.0) < 1 - limit)
+        _, low, high = found.interval(confidence)
+        assert (high < 0) == (found.probability_below(0.0) > limit)
+        assert (low > 0) == (found.probability_below(0.0) < 1 - limit)
 
 
 def test_what_is_the_same_everywhere_is_the_same():
     same = Statistic.symmetric(0.0, 0.0, 39)
-    assert same.change() == "same"
+    assert same.interval() == (0.0, 0.0, 0.0)
     assert same.probability_below() == 0.5
 
 

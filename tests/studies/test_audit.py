@@ -1,15 +1,18 @@
 """Audits: what is planted is found, with time, node and jobs; what is sound is left alone; what is absent is said."""
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace, Workload
+from fleetlab.core.queues import QueueTree
 from fleetlab.core.trace import PLACEMENTS
-from fleetlab.studies.overcommit import overcommitted
-from fleetlab.studies.validate.audits import as_trace
+from fleetlab.schedulers.slurm.config import Priority, Weights
+from fleetlab.studies.audit import _agreement, _of_accounts, overcommitted
+from fleetlab.studies.validate.validation import as_trace
 
 TWO = Cluster.of(
     pl.DataFrame(
@@ -171,3 +174,26 @@ def test_the_pods_of_openb_fit_their_cluster(data):
     found = fleetlab.audit(pods)
     assert found.feasible
     assert found.waits.row(0, named=True)["simulated wait"] == 0.0
+
+
+def test_a_site_that_ranks_by_fair_share_without_a_tree_of_accounts_says_so_at_the_number():
+    trace = fleetlab.Scenario.of("sample").trace
+    weights = Weights(fair_share=1000.0)
+    site = replace(trace.scheduler, queues=QueueTree(), priority=Priority(multifactor=True, weights=weights))
+    agreement = pl.DataFrame({"of": ["all"], "correlation": [0.9]})
+    said = _of_accounts(fleetlab.Scenario.of(replace(trace, scheduler=site)), agreement)
+    assert said[0] == "Job by job, recorded and simulated waits have a correlation of 0.90."
+    assert "no tree of accounts" in said[1]
+    named = replace(site, queues=trace.scheduler.queues)
+    assert len(_of_accounts(fleetlab.Scenario.of(replace(trace, scheduler=named)), agreement)) == 1
+
+
+def test_waits_agree_by_partition_and_account_where_there_are_enough_jobs():
+    where = {"partitions": [["a"]] * 40 + [["b"]] * 40, "queue": ["x"] * 70 + ["y"] * 10}
+    jobs = pl.DataFrame({"submit": [0.0] * 80, **where})
+    scenario = fleetlab.Scenario.of(fleetlab.Workload.of(jobs, source="made"), fleetlab.Cluster.uniform(1, 4))
+    both = pl.DataFrame({"job": range(80)}).with_columns(recorded=pl.col("job") * 1.0, simulated=pl.col("job") * 2.0)
+    rows = {row["of"]: row for row in _agreement(both, scenario).iter_rows(named=True)}
+    assert set(rows) == {"all", "partition a", "partition b", "account x"}
+    assert rows["all"]["ratio"] == pytest.approx(2.0)
+    assert rows["all"]["correlation"] == pytest.approx(1.0)

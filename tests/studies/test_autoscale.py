@@ -8,12 +8,10 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Scenario, Trace, Workload, WorkloadError, cli
-from fleetlab.forecast.catalogue import BY_NAME, NEEDS
+from fleetlab.forecast.catalogue import BY_NAME, NEEDS, SIMPLE
 from fleetlab.studies.autoscale.autoscale import cheapest
-from fleetlab.studies.autoscale.demand import peaks, pool_demand
-from fleetlab.studies.autoscale.forecasts import DemandForecast, forecasts, sustain
-from fleetlab.studies.autoscale.kinds import node_kinds, preferred, scaled_pools
-from fleetlab.studies.autoscale.replay import Replay
+from fleetlab.studies.autoscale.pools import node_kinds, peaks, pool_demand, preferred, scaled_pools
+from fleetlab.studies.autoscale.replay import DemandForecast, Replay, forecasts, sustain
 
 DAY = 86_400.0
 
@@ -212,14 +210,16 @@ def test_everybody_meets_the_goal_and_a_day_has_so_many_hours(found):
 
 def test_demand_that_comes_and_goes_with_the_day_needs_fewer_node_hours_than_its_peak(found):
     against = {row["baseline"]: row for row in found.tables()["differences"].iter_rows(named=True)}
-    assert against["static"]["verdict"] == "lower"
+    assert against["static"]["verdict"] == "better"
     assert found.summary()[0].low <= found.summary()[0].value <= found.summary()[0].high
 
 
 def test_the_sentences_say_what_the_table_says(found):
     for row, said in zip(found.tables()["differences"].iter_rows(named=True), found.findings, strict=True):
         assert f"`{row['baseline']}`" in said
-        assert {"lower": "fewer", "higher": "more"}.get(row["verdict"], "do not differ") in said
+        assert {"better": "fewer", "worse": "more", "no difference": "as many"}.get(
+            row["verdict"], "do not differ"
+        ) in said
 
 
 def test_nodes_to_have_ready_are_told_for_every_step_that_counts(found):
@@ -288,7 +288,7 @@ def test_times_are_told_as_people_say_them_and_models_by_family():
     settings = fleetlab.autoscale(work, nodes, **told).provenance.settings
     # Of six days a third would be two: four are learnt from, unless told otherwise.
     assert [settings[name] for name in ("wait", "every", "boot", "learn")] == [60, 600, 1200, 4 * DAY]
-    assert settings["models"] == ["last", "mean", "drift", "average", "seasonal"]
+    assert settings["models"] == [*SIMPLE]
 
 
 def test_a_log_too_short_is_refused_with_the_option_that_would_do():
@@ -369,8 +369,9 @@ def test_one_kind_gives_what_it_gave_before_there_could_be_several(found):
     assert at["mean wait"].to_list() == pytest.approx(waits, rel=1e-12)
     ready = found.tables()["ready"]
     assert [int(ready[name].sum()) for name in ("static", "forecast", "oracle")] == [6048, 3810, 3218]
+    # Wider than then (-5.154, -61.51, 4.750): intervals of few days allow for their skewness.
     assert found.tables()["differences"]["low"].to_list() == pytest.approx(
-        [-5.154375573378428, -61.51261645597897, 4.749784289071989], rel=1e-12
+        [-5.190785417865923, -62.03817671735416, 4.468486762604906], rel=1e-12
     )
     assert found.tables()["settings"].height == 48
     assert found.tables()["policies"].columns[0] == "policy"

@@ -1,6 +1,7 @@
 """Calibration: on logs whose truth is known it finds it, and on others it says what they cannot tell."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -8,11 +9,12 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Scenario, Trace, Workload, WorkloadError, cli
-from fleetlab.studies.calibrate.choices import Choices
-from fleetlab.studies.calibrate.fit import simulated_starts
-from fleetlab.studies.calibrate.gaps import Gaps
+from fleetlab.core.queues import Limits, Qos
+from fleetlab.core.steps import Steps
+from fleetlab.schedulers.slurm.config import MainLoop, Partition, Slurm
 from fleetlab.studies.calibrate.hidden import hidden_load
-from fleetlab.studies.calibrate.recorded import Recorded, Steps
+from fleetlab.studies.calibrate.likelihood import Choices, simulated_starts
+from fleetlab.studies.calibrate.recorded import RecordedJobs, WaitErrors
 
 from .calibration_worlds import POLICIES, named, nodes, random_jobs, recorded, world
 
@@ -107,9 +109,9 @@ def test_planted_hidden_nodes_are_found():
 
 def test_the_order_shows_in_whom_the_scheduler_took_without_a_simulation():
     workload = log_of(11, cluster=nodes(5), order="sjf", jobs=800, load=1.1)
-    log, runtime = Recorded(workload, np.ones(800, dtype=bool)), workload.frame["runtime"].to_numpy()
+    log, runtime = RecordedJobs(workload, np.ones(800, dtype=bool)), workload.frame["runtime"].to_numpy()
     choices = Choices(log, EIGHT, 800, np.zeros(800), {"oracle": runtime})
-    found, contested = choices.log_likelihoods(log.known)
+    found, contested = choices.log_likelihoods(log.compared)
     assert contested > 50
     assert max(found, key=lambda ranking: found[ranking].sum()) == ("sjf", "oracle")
 
@@ -142,12 +144,63 @@ def _other(count):
     ).select(nodes(1).frame.columns)  # fmt: skip
 
 
+def at_a_site(planted, configured, **words):
+    """Return a log that one Slurm scheduled, and whose trace says that it was another."""
+    cluster = Cluster.of(nodes(4).frame.with_columns(partitions=pl.lit(["gpu"])), source="four nodes")
+    jobs = random_jobs(5, 400, gpus=32, load=0.7, gangs=False)
+    jobs = jobs.with_columns(
+        pl.col("gpu_milli").clip(1000), limit=pl.col("runtime") * 2 + 60, partitions=pl.lit(["gpu"])
+    )
+    log = recorded(jobs, cluster, scheduler=planted, **words)
+    return Trace(log, Provenance("test", "a site"), cluster, scheduler=configured)
+
+
+SITE = Slurm(partitions=(Partition("gpu", default=True),), main=MainLoop(delay=0.0))
+
+
+def test_a_limit_that_a_log_implies_is_fitted_to_the_sites_scheduler():
+    few = Qos("few", per_user=Limits(resources={"gpu": 6}))
+    planted = replace(SITE, partitions=(Partition("gpu", default=True, qos="few"),), qos=(few,))
+    found = fleetlab.calibrate(at_a_site(planted, SITE))
+    assert found.scenario.scheduler.qos[0].per_user.resources == {"gpu": 6.0}
+    truth, calibrated = held_out(found)
+    assert calibrated == pytest.approx(truth, rel=0.1)
+
+
+def test_a_latency_is_fitted_beside_the_loops_of_the_sites_scheduler():
+    found = fleetlab.calibrate(at_a_site(SITE, SITE, latency=45))
+    assert np.mean(found.scenario.latency["other"]) == pytest.approx(45, abs=1)
+    assert found.scenario.scheduler == SITE
+
+
+def test_a_site_that_is_configured_right_stays_as_it_is():
+    found = fleetlab.calibrate(at_a_site(SITE, SITE))
+    assert found.scenario.scheduler == SITE
+    assert dict(found.tables()["candidates"].select("candidate", "used").iter_rows())["as configured"]
+    assert "policies" not in found.tables()
+
+
+def test_a_policy_that_is_given_is_kept_where_nothing_is_closer(slow_start):
+    found = fleetlab.calibrate(slow_start, EIGHT, order="sjf", backfill="easy")
+    assert found.scenario.latency == pytest.approx(45, abs=0.1)
+    assert found.scenario.policy == Scenario.of(slow_start, EIGHT, order="sjf", backfill="easy").policy
+
+
+def test_estimates_by_columns_that_a_log_lacks_are_not_tried(found):
+    assert not [name for name in found.tables()["policies"]["policy"] if "estimate group" in name]
+
+
+def test_an_estimate_by_a_column_that_the_log_lacks_says_so(slow_start):
+    found = fleetlab.calibrate(slow_start, EIGHT, order="sjf", backfill="easy", estimate="group")
+    assert any(note.startswith("estimate=group: no job of the log has a group") for note in found.notes)
+
+
 def test_load_that_the_log_does_not_show_is_seen_while_small_jobs_wait():
     jobs = random_jobs(5, 800, gpus=96, load=1.2, gangs=False).with_columns(gpu_milli=1000, cpu_milli=0, memory_mib=0)
     frame = recorded(jobs, nodes(4)).frame.filter(pl.col("user") != "u0").drop("job")
     frame = frame.with_columns(pl.col("submit", "start", "end") - frame["submit"][0])
     workload = Workload.of(frame, source="without one user")
-    log, none = Recorded(workload, np.ones(len(workload), dtype=bool)), np.zeros(len(workload))
+    log, none = RecordedJobs(workload, np.ones(len(workload), dtype=bool)), np.zeros(len(workload))
     simulated = log.with_starts(simulated_starts(Scenario.of(workload, nodes(4))))
     found = hidden_load(log, simulated, none, 32, float(log.submit[-1]))
     of_hidden = 1 - (log.milli * log.runtime).sum() / (1000 * jobs["runtime"].sum())
@@ -161,7 +214,7 @@ def test_load_that_the_log_does_not_show_is_seen_while_small_jobs_wait():
 def test_the_gap_is_that_of_the_same_jobs_before_and_after(slow_start, found):
     waits = found.tables()["waits"].filter(pl.col("part") == "held out")
     starts = simulated_starts(Scenario.of(slow_start, EIGHT))
-    frame = slow_start.frame.with_columns(simulated=pl.Series(starts))[int(0.6 * len(slow_start)) :].drop_nulls("start")
+    frame = slow_start.frame.with_columns(simulated=pl.Series(starts))[int(0.8 * len(slow_start)) :].drop_nulls("start")
     mean = waits.row(0, named=True)
     assert mean["recorded wait"] == pytest.approx((frame["start"] - frame["submit"]).mean())
     assert mean["simulated wait"] == pytest.approx((frame["simulated"] - frame["submit"]).mean())
@@ -190,7 +243,7 @@ def test_every_policy_has_its_log_likelihood_beside_the_best(found):
 def test_policies_that_start_every_job_at_the_same_time_are_named_together():
     found = fleetlab.calibrate(*world(1, order="fifo"))
     assert {"fifo/greedy/best_fit", "las/greedy/best_fit"} <= set(named(found))
-    assert "every job starts at the same time under" in found.findings[2]
+    assert any("every job starts at the same time under" in sentence for sentence in found.findings)
 
 
 # -- what a log cannot tell --------------------------------------------------------------------------------------------
@@ -303,17 +356,29 @@ def test_nodes_of_another_partition_are_not_taken_for_hidden_ones(data):
     spare = dict(found.tables()["nodes"].select("GPU type", "nodes to spare").iter_rows())
     assert spare == {"a100": 0, "v100": 2}
     assert found.scenario.nodes == ""
-    assert found.scenario.policy.backfill == "none"
     truth, calibrated = held_out(found)
     assert calibrated == pytest.approx(truth, rel=0.1)
+
+
+SITES = ("plain1", "defaults", "parts", "deps", "site-B1", "site-B2", "site-Buser")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", SITES)
+def test_no_log_of_a_real_slurm_is_simulated_worse_after_calibration(data, name):
+    trace = fleetlab.read(data / "slurm-22.05" / name, "slurm")
+    found = fleetlab.calibrate(trace)
+    assert found.scenario.scheduler.name == trace.scheduler.name
+    row = found.tables()["waits"].row(0, named=True)
+    assert abs(row["calibrated wait error"]) <= abs(row["simulated wait error"]) + 0.02 * row["recorded wait"]
 
 
 def test_waits_are_compared_by_partition_where_the_log_tells_them():
     frame = pl.DataFrame({"submit": np.arange(40.0), "start": np.arange(40.0) + 3.0, "runtime": np.ones(40),
                           "gpu_milli": np.full(40, 1000)})  # fmt: skip
-    log = Recorded(Workload.of(frame, source="forty"), np.ones(40, dtype=bool))
+    log = RecordedJobs(Workload.of(frame, source="forty"), np.ones(40, dtype=bool))
     starts = dict.fromkeys(("simulated", "calibrated"), np.arange(40.0) + 5.0)
-    gaps = Gaps.of(log, np.ones(40, dtype=bool), starts)
+    gaps = WaitErrors.of(log, np.ones(40, dtype=bool), starts)
     table = gaps.by_class(pl.Series("partition", ["big", "small"] * 20))["by partition"]
     assert table.select("partition", "jobs", "recorded mean wait", "simulated mean wait error").rows() == [
         ("big", 20, 3.0, 2.0), ("small", 20, 3.0, 2.0)

@@ -1,18 +1,19 @@
 """Policies compared on the same jobs, and the story of a trace on one page."""
 
-import re
-import threading
+import json
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
 
 import fleetlab
 from fleetlab import Cluster, FleetlabError, PolicyError, Provenance, Trace, Workload, WorkloadError
 from fleetlab.core import Drain, Policy, Scenario
+from fleetlab.core.result import SavedResult, as_json
 from fleetlab.sim import order
 from fleetlab.studies.compare import compare
-from fleetlab.studies.story import about, busiest, story
+from fleetlab.studies.demo import busiest
 
 
 def one_gpu(submit, runtime):
@@ -23,6 +24,7 @@ def one_gpu(submit, runtime):
 
 # At 0 a job of 10 s starts; of 8 s and 1 s that wait, fifo starts the longer first.
 THREE = one_gpu([0.0, 1.0, 2.0], [10.0, 8.0, 1.0])
+OF_ANN = replace(THREE[0], frame=THREE[0].frame.with_columns(user=pl.lit("ann", dtype=pl.Categorical))), THREE[1]
 FIFO, SJF = (0 + 9 + 16) / 3, (0 + 10 + 8) / 3
 
 
@@ -32,8 +34,8 @@ def longest(s, job, now):
     return -s.estimate[job]
 
 
-def rows_of(*args, **options):
-    return compare(*args, **options).tables()["policies"]
+def rows_of(*args, replicas=1, **options):
+    return compare(*args, replicas=replicas, **options).tables()["policies"]
 
 
 def test_waits_jct_and_slowdown_of_two_orders_by_hand():
@@ -61,7 +63,7 @@ def test_a_policy_is_a_shorthand_a_policy_a_mapping_or_a_scenario(policies):
 
 
 def test_variations_of_a_scenario_are_compared_with_the_first():
-    found = compare(Scenario.of(*THREE).vary(order=["fifo", "sjf"], load=[1.0, 2.0]))
+    found = compare(Scenario.of(*THREE).vary(order=["fifo", "sjf"], load=[1.0, 2.0]), replicas=1)
     rows = found.tables()["policies"]
     assert rows["policy"].to_list() == ["fifo/greedy", "fifo/greedy, load 2", "sjf/greedy", "sjf/greedy, load 2"]
     waits = [(0 + 9 + 16) / 3, (0 + 9.5 + 17) / 3, (0 + 10 + 8) / 3, (0 + 10.5 + 9) / 3]
@@ -103,7 +105,7 @@ def test_prices_give_a_cost():
 
 def test_rates_per_day_do_not_fall_because_the_same_jobs_come_in_fewer_days():
     scenario = Scenario.of(fleetlab.synthesize("pai2020", jobs=600, seed=2), prices={"per_gpu_hour": 2.0})
-    rows = compare(scenario.vary(load=[1.0, 1.25])).tables()["policies"]
+    rows = compare(scenario.vary(load=[1.0, 1.25]), replicas=1).tables()["policies"]
     cost = rows["cost per day, (currency of the prices)"]
     assert cost[1] == pytest.approx(cost[0])
     assert rows["GPU-h per day"][1] > rows["GPU-h per day"][0]
@@ -112,7 +114,7 @@ def test_rates_per_day_do_not_fall_because_the_same_jobs_come_in_fewer_days():
 
 def test_the_first_differs_from_itself_by_exactly_nothing():
     trace = fleetlab.synthesize("pai2020", jobs=600, seed=2)
-    rows = rows_of(trace, policies=["fifo", "fifo/greedy", "smallest"])
+    rows = rows_of(trace, policies=["fifo", "fifo/greedy", "smallest"], replicas=3)
     for metric in ("wait", "JCT", "bounded slowdown"):
         columns = [f"mean {metric} change", f"mean {metric} change low", f"mean {metric} change high"]
         assert rows.select(columns).rows()[:2] == [(0, 0, 0), (0, 0, 0)]
@@ -120,25 +122,117 @@ def test_the_first_differs_from_itself_by_exactly_nothing():
     assert (rows["mean wait"] <= rows["mean wait high"]).all()
 
 
-def test_a_significantly_better_policy_is_named_and_one_that_is_not_is_not():
-    # Every hour a long job and then short ones come to a GPU at work: shortest first helps in every block.
+@pytest.fixture(scope="module")
+def shortest_first():
+    """Every hour a long job and then short ones come to a GPU at work: shortest first helps in every hour."""
     submit = [3600.0 * h + k for h in range(60) for k in range(10)]
     runtime = [{0: 60.0, 1: 900.0}.get(k, 30.0) for _ in range(60) for k in range(10)]
-    workload, cluster = one_gpu(submit, runtime)
-    first = compare(workload, cluster, policies=["fifo", "sjf"]).findings[0]
-    assert first.startswith("Mean wait falls from 14.2 min to 2.62 min (−82 %; difference −11.6 min, 95 % CI −")
-    name = "sjf/greedy (true runtimes known in advance)"
-    assert first.endswith(f"under {name}, of the 600 jobs that completed under both policies.")
-    turned = compare(workload, cluster, policies=["sjf", "fifo"]).findings
-    assert turned[0].startswith(f"No policy has a significantly lower mean wait than {name} (")
-    assert turned[1].startswith("Mean wait rises from ")
+    return one_gpu(submit, runtime)
+
+
+def record(result, metric="mean wait"):
+    """Return the first finding about a metric."""
+    return next(f for f in result.records if f.metric == metric)
+
+
+def test_a_better_policy_is_called_so_with_its_pairs_of_runs(shortest_first):
+    found = compare(*shortest_first, policies=["fifo", "sjf"])
+    wait = record(found)
+    assert (wait.verdict, wait.scope, wait.replicas, wait.unit) == ("better", "this log", 5, "s")
+    assert wait.subject == "sjf/greedy (true runtimes known in advance)"
+    assert wait.population == "the 600 jobs that complete under every policy"
+    assert wait.low < wait.difference < wait.high < 0
+    assert wait.after == pytest.approx(wait.before + wait.difference)
+    assert record(found, "mean JCT").verdict == "better"
+    rows = found.tables()["policies"]
+    assert (rows["verdict"].to_list(), rows["P(first)"].to_list()) == (["no difference", "better"], [0.0, 1.0])
+
+
+def test_a_worse_policy_is_called_so(shortest_first):
+    found = compare(*shortest_first, policies=["sjf", "fifo"])
+    assert record(found).verdict == "worse"
+    assert found.findings[0].startswith("No policy is known to have a lower mean wait than sjf/greedy (true ")
+
+
+def test_every_two_policies_are_compared_by_their_pairs_of_runs(shortest_first):
+    found = compare(*shortest_first, policies=["fifo", "sjf", "smallest"])
+    pairs = {(r["policy"], r["other"], r["metric"]): r for r in found.tables()["pairs"].iter_rows(named=True)}
+    names = ("fifo/greedy", "sjf/greedy", "smallest/greedy")
+    assert set(pairs) == {
+        (*pair, f"mean {m}")
+        for pair in (names[1::-1], names[2::-2], names[:0:-1])
+        for m in ("wait", "JCT", "bounded slowdown")
+    }
+    for f in found.records:
+        name, row = f.subject.split(" ")[0], found.tables()["policies"].row(0, named=True)
+        own = pairs[name, row["policy"], f.metric]
+        assert [own[k] for k in ("difference", "low", "high", "unit", "verdict")] == [
+            f.difference, f.low, f.high, f.unit, f.verdict,
+        ]  # fmt: skip
+    between = pairs["smallest/greedy", "sjf/greedy", "mean wait"]  # all jobs ask for as much: smallest is fifo
+    assert (between["verdict"], between["low"] > 0) == ("worse", True)
+    means = dict(found.tables()["policies"].select("policy", "mean wait").iter_rows())
+    assert between["difference"] == pytest.approx(means["smallest/greedy"] - means["sjf/greedy"])
+    saved = SavedResult.from_json(json.loads(as_json(found)))
+    assert saved.tables()["pairs"].equals(found.tables()["pairs"])
+
+
+def test_two_policies_have_one_pair_which_is_in_their_table():
+    assert "pairs" not in compare(*THREE, policies=["fifo", "sjf"], replicas=1).tables()
+
+
+def test_each_job_has_its_wait_and_jct_under_each_policy_in_the_log_as_it_is():
+    found = compare(*THREE, policies=["fifo", "sjf"], until=12.0, replicas=3)
+    assert "jobs" not in found.tables()  # as long as the log
+    assert found.to_polars("jobs").rows(named=True) == [
+        {"job": 0, "wait, fifo/greedy": 0, "JCT, fifo/greedy": 10, "wait, sjf/greedy": 0, "JCT, sjf/greedy": 10},
+        {"job": 1, "wait, fifo/greedy": None, "JCT, fifo/greedy": None,
+         "wait, sjf/greedy": None, "JCT, sjf/greedy": None},
+        {"job": 2, "wait, fifo/greedy": None, "JCT, fifo/greedy": None, "wait, sjf/greedy": 8, "JCT, sjf/greedy": 9},
+    ]  # fmt: skip
+    assert found.to_polars().equals(found.tables()["policies"])
+
+
+def test_jobs_of_a_comparison_are_those_of_simulations():
+    base = Scenario.of(fleetlab.synthesize("pai2020", jobs=400, seed=1), load=2.0)
+    found = compare(base, policies=["fifo", "sjf"], replicas=2, workers=0)
+    own = fleetlab.simulate(base.replace(order="sjf")).completed.sort("job")
+    jobs = found.to_polars("jobs")
+    assert jobs["job"].to_list() == base.workload.frame["job"].to_list()
+    assert (
+        jobs.drop_nulls("wait, sjf/greedy").select("job", "wait, sjf/greedy").rows() == own.select("job", "wait").rows()
+    )
+
+
+def test_one_replica_is_the_log_as_it_is_and_decides_nothing():
+    found = compare(*THREE, policies=["fifo", "sjf"], replicas=1)
+    wait = record(found)
+    assert (wait.before, wait.after) == (pytest.approx(FIFO), pytest.approx(SJF))
+    assert (wait.verdict, wait.replicas) == ("not decided", 1)
+    assert np.isnan([wait.low, wait.high]).all()
+
+
+def test_so_many_replicas_as_asked_for_are_simulated_of_the_log_or_of_logs_like_it(shortest_first):
+    for scope, called in (("log", "this log"), ("like", "logs like it")):
+        found = compare(*shortest_first, policies=["fifo", "sjf"], replicas=4, scope=scope)
+        assert (record(found).replicas, record(found).scope) == (4, called)
+        assert found.provenance.settings["replicas"] == 4
+        assert found.provenance.settings["scope"] == scope
+
+
+def test_logs_like_it_differ_more_than_nudges_of_one(shortest_first):
+    widths = []
+    for scope in ("log", "like"):
+        wait = record(compare(*shortest_first, policies=["fifo", "sjf"], replicas=5, scope=scope))
+        widths.append(wait.high - wait.low)
+    assert widths[1] > widths[0]
 
 
 def test_a_policy_of_your_own_that_reads_estimates_is_said_to_know_true_runtimes():
-    found = compare(*THREE, policies=["fifo", {"order": longest}, {"order": longest, "estimate": "user"}]).findings
-    named = [line for line in found if "longest" in line]
-    assert [line for line in named if "estimate user" not in line]
-    assert all(("true runtimes known in advance" in line) != ("estimate user" in line) for line in named)
+    policies = ["fifo", {"order": longest}, {"order": longest, "estimate": "user"}]
+    found = compare(*OF_ANN, policies=policies, replicas=1)
+    subjects = [f.subject for f in found.records if f.metric == "mean wait"]
+    assert ["true runtimes known in advance" in name for name in subjects] == [True, False]
 
 
 def test_the_last_sentence_says_for_whom_a_policy_is_better_and_at_whose_cost():
@@ -154,9 +248,9 @@ def test_the_last_sentence_says_for_whom_a_policy_is_better_and_at_whose_cost():
     assert last.startswith(f"{best} for jobs of fraction of a GPU (960 jobs, mean wait −")
     assert "at the cost of jobs of 1 GPU (240 jobs, mean wait +" in last
     classes = found.tables()["by class"]
-    assert classes.filter(pl.col("class") == "1 GPU")["verdict"].to_list() == ["higher"]
-    same = compare(*THREE, policies=["fifo", "fifo/greedy/worst_fit"]).findings[-1]
-    assert same.startswith("No class of jobs by GPU request or runtime waits significantly longer or shorter under ")
+    assert classes.filter(pl.col("class") == "1 GPU")["verdict"].to_list() == ["worse"]
+    same = compare(*THREE, policies=["fifo", "fifo/greedy/worst_fit"]).tables()["by class"]
+    assert set(same["verdict"]) == {"no difference"}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +273,7 @@ def test_scenarios_of_different_jobs_are_refused():
 def test_processes_of_their_own_find_the_same():
     trace = fleetlab.synthesize("pai2020", jobs=400, seed=1)
     policies = ["fifo", "fifo/easy", {"order": "las", "preemption": True, "recovery": {"every": 60.0}}, "sjf/quota=8"]
-    here, apart = (compare(trace, policies=policies, load=1.1, workers=n) for n in (0, 2))
+    here, apart = (compare(trace, policies=policies, load=1.1, workers=n, replicas=2) for n in (0, 2))
     assert here.tables()["policies"].equals(apart.tables()["policies"])
     assert here.findings == apart.findings
 
@@ -188,7 +282,7 @@ def test_a_mistake_in_a_process_of_its_own_has_the_same_message():
     errors = []
     for workers in (0, 2):
         with pytest.raises(FleetlabError) as e:
-            compare(*THREE, policies=["fifo", "fifo/quota=nobody=3"], workers=workers)
+            compare(*THREE, policies=["fifo", "fifo/quota=nobody=3"], workers=workers, replicas=1)
         errors.append((str(e.value), e.value.hint))
     assert errors[0] == errors[1]
 
@@ -204,17 +298,17 @@ def test_jobs_that_cannot_run_are_counted_with_the_reason():
 
 
 def test_jobs_that_do_not_complete_are_counted():
-    found = compare(*THREE, policies=["fifo", "sjf"], until=12.0)
+    found = compare(*THREE, policies=["fifo", "sjf"], until=12.0, replicas=1)
     # By then fifo has completed the first job, sjf the first and the last.
     said = "2 of 3 jobs are not compared: 2 do not complete under some policy."
     assert found.findings[1] == said
-    assert "of the one job that completed under both policies" in found.findings[0]
+    assert record(found).population == "the one job that complete under every policy"
 
 
 def test_jobs_that_come_after_the_end_are_told_from_those_that_wait():
     workload, cluster = one_gpu([0.0, 1.0, 2.0, 90.0], [10.0, 8.0, 1.0, 1.0])
     said = "3 of 4 jobs are not compared: 1 not yet submitted when the simulation stops, 2 do not complete under "
-    found = compare(workload, cluster, policies=["fifo", "sjf"], until=12.0)
+    found = compare(workload, cluster, policies=["fifo", "sjf"], until=12.0, replicas=1)
     assert found.findings[1] == f"{said}some policy."
 
 
@@ -230,7 +324,7 @@ def test_a_job_that_cannot_run_under_one_policy_is_counted_once():
     # Two halves of a GPU, twice: where shares take whole GPUs, the gang does not fit.
     frame = pl.DataFrame({"submit": [0.0, 1.0], "runtime": [5.0, 5.0], "gpu_milli": [500, 500], "instances": [1, 2]})
     policies = ["fifo", "fifo/sharing=exclusive"]
-    found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=policies)
+    found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=policies, replicas=1)
     assert found.findings[1] == "1 of 2 jobs are not compared: 1 cannot run on the cluster."
     assert found.findings[2] == (
         "1 jobs complete only under fifo/greedy (under fifo/greedy, sharing exclusive 1 of them cannot run, 0 do not "
@@ -246,7 +340,7 @@ def test_jobs_that_cannot_run_on_fewer_nodes_do_not_lower_the_mean_wait():
         {"node": ["a", "b"], "gpu_type": ["A", "B"], "gpus": [1, 2], "cpu_milli": 1000, "memory_mib": 1}
     )
     policies = [{}, {"nodes": "B 0"}]
-    found = compare(Workload.of(frame, source="hand"), Cluster.of(nodes, source="hand"), policies=policies)
+    found = compare(Workload.of(frame, source="hand"), Cluster.of(nodes, source="hand"), policies=policies, replicas=1)
     rows = found.tables()["policies"]
     assert rows["mean wait"].to_list() == [0, 0]
     assert rows["jobs that cannot run"].to_list() == [0, 3]
@@ -272,7 +366,7 @@ def test_a_column_of_estimates_that_is_too_short_is_refused():
 
 def test_figures_show_every_policy():
     trace = fleetlab.synthesize("pai2020", jobs=400, seed=1)
-    drawn = compare(trace, policies=["fifo", "sjf"]).figures()
+    drawn = compare(trace, policies=["fifo", "sjf"], replicas=1).figures()
     assert drawn["mean wait by policy"].frame["x"].to_list() == ["fifo/greedy", "sjf/greedy"]
     curves = drawn["waits by policy"].frame
     assert set(curves["series"]) == {"fifo/greedy", "sjf/greedy"}
@@ -281,7 +375,7 @@ def test_figures_show_every_policy():
 
 def test_five_policies_are_the_default():
     names = ["fifo/greedy", "fifo/easy", "smallest/greedy", "sjf/greedy, estimate group", "sjf/greedy"]
-    assert rows_of(*THREE)["policy"].to_list() == names
+    assert rows_of(*OF_ANN)["policy"].to_list() == names
 
 
 def test_of_a_long_trace_the_busiest_jobs_in_a_row_are_diagnosed_with_their_own_usage():
@@ -302,62 +396,29 @@ def test_of_a_long_trace_the_busiest_jobs_in_a_row_are_diagnosed_with_their_own_
     assert window.startswith("the busiest 1,000 consecutive jobs (days 0.0 to 0.0 of 0.")
 
 
-def test_of_how_many_jobs_a_story_speaks_is_said_where_it_is_not_all_of_them():
-    scenario = Scenario.of("builtin:2100").open()
-    _, window = busiest(scenario, most=1000)
-    assert "2,100 jobs submitted within" in about(scenario, window)
-    assert "What follows is about a simulation of the busiest 1,000 consecutive jobs" in about(scenario, window)
-    assert "What follows" not in about(scenario, "")
-
-
 def test_a_short_trace_is_diagnosed_as_it_is():
     scenario = Scenario.of(fleetlab.synthesize("pai2020", jobs=500, seed=1))
     assert busiest(scenario) == (scenario, "")
 
 
-@pytest.mark.slow
-def test_the_story_is_three_findings_three_figures_and_a_table_before_all_else(tmp_path):
-    trace = fleetlab.synthesize("pai2020", jobs=1500, seed=1)
-    result = story(trace, out=tmp_path / "page.html", load=6.0)
-    assert len(result.findings) == 3
-    assert result.about.startswith("Synthetic: ")
-    text = result.page.read_text("utf-8")
-    first, folded = text.split('<details class="rest">')
-    assert "Synthetic" in first[: first.index("<h1") + 100]
-    assert [first.count(what) for what in ("<figure", "<h2>What to do", "<ol")] == [3, 1, 1]
-    assert (
-        "a simulation of all 1,500 jobs under fifo/greedy, placement worst_fit, load 6 (first come, first served;"
-        in first
-    )
-    assert folded.count("<figure") > 10
-    ids = re.findall(r' id="([^"]+)"', text)
-    assert len(ids) == len(set(ids))
-    assert "<svg" in text
-    assert "http:" not in text.replace("http://www.w3.org", "")
-    assert "https:" not in text
-    # Here denser placements make jobs wait longer: they are no actions.
-    assert "set placement to" not in first
-
-
-def test_a_story_that_is_stopped_leaves_no_thread_and_no_page(tmp_path):
-    def progress(what, _done, _share):
-        if what.startswith("simulating changes"):
-            raise KeyboardInterrupt
-
-    trace, before = fleetlab.synthesize("pai2020", jobs=800, seed=1), threading.active_count()
-    with pytest.raises(KeyboardInterrupt):
-        story(trace, out=tmp_path / "page.html", progress=progress)
-    assert not list(tmp_path.iterdir())
-    assert threading.active_count() == before
-
-
 def test_on_the_built_in_trace_the_default_comparison_shows_what_sharing_is_worth():
-    found = fleetlab.compare("builtin:20000", workers=0)
+    found = fleetlab.compare("builtin:20000", policies=["fifo", "fifo/sharing=exclusive"], replicas=3, workers=0)
     rows = {row["policy"]: row for row in found.tables()["policies"].iter_rows(named=True)}
     alone = rows["fifo/greedy, sharing exclusive"]
     assert alone["mean wait"] > 20 * rows["fifo/greedy"]["mean wait"] > 0
     assert alone["mean wait"] > 60
-    assert alone["mean wait change low"] > 0
-    assert found.findings[1].startswith("Jobs wait for less than 1 % of their JCT")
-    assert any("under fifo/greedy, sharing exclusive" in line for line in found.findings)
-    assert found.coverage.line.startswith("All 20,000 jobs in the synthetic log are simulated")
+    assert alone["verdict"] == "worse"
+    assert found.findings[1].startswith("This cluster has almost no queue, so no policy can help")
+    assert found.coverage.line.startswith("Simulated all 20,000 jobs in the synthetic log")
+
+
+def test_without_owners_no_policy_estimates_by_group_unless_it_is_asked_for():
+    jobs = pl.DataFrame({"submit": [0.0, 0.0, 1.0], "runtime": [9.0, 5.0, 3.0], "gpu_milli": [1000] * 3})
+    workload, cluster = Workload.of(jobs, source="no names"), Cluster.uniform(1, 1)
+    policies = compare(workload, cluster, warm_up="none", workers=0).tables()["policies"]["policy"].to_list()
+    assert len(policies) == 4
+    assert not [name for name in policies if "estimate" in name]
+    found = fleetlab.diagnose(workload, cluster, warm_up="none", changes=["sjf", "nothing"], workers=0)
+    assert found.tables()["changes"]["change"].to_list() == ["nothing"]
+    with pytest.raises(PolicyError, match="`group`"):
+        compare(workload, cluster, policies=["fifo", "sjf/estimate=group"], workers=0)

@@ -1,6 +1,7 @@
 """Why do jobs wait? A planted cause is named first, pairs are exact, and the ledger adds up however it is cut."""
 
 import json
+import shlex
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,11 +14,9 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab import Cluster, PolicyError, Prices, Trace, Workload, WorkloadError, cli
 from fleetlab.core import Drain, Estimate, Scenario
+from fleetlab.core.replicas import perturbed
 from fleetlab.sim import order
 from fleetlab.studies.diagnose.changes import CHANGES, LARGEST, what_if
-from fleetlab.studies.diagnose.effects import may_use, unexplained
-from fleetlab.studies.diagnose.findings import _explanation
-from fleetlab.studies.workers import Call, run_calls
 
 PROBLEMS = {
     "low utilization from fractional use",
@@ -100,6 +99,9 @@ def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
     scarce = found.tables()["waiting"]["reason"][0]
     assert (found.best_change, scarce) == (first, reason)
     assert any(line.endswith(f", is aimed at the main reason, `{reason}`.") for line in found.findings)
+    best = found.records[0]
+    assert (best.metric, best.verdict, best.scope) == ("mean wait", "better", "this log")
+    assert best.low < best.difference < best.high < 0
 
 
 def planted(gap=10.0, held=0.0, **columns):
@@ -135,7 +137,8 @@ def plenty(**scarce):
     ],
 )  # fmt: skip
 def test_the_first_sentence_names_what_is_planted(reason, columns, scarce, words):
-    found = fleetlab.diagnose(planted(**columns), plenty(**scarce), changes=["nodes"], workers=0, **words)
+    cluster = plenty(**scarce)
+    found = fleetlab.diagnose(planted(**columns), cluster, changes=["nodes"], workers=0, replicas=2, **words)
     assert found.tables()["waiting"]["reason"][0] == reason
     assert f"`{reason}`" in found.findings[0]
 
@@ -169,7 +172,7 @@ def test_where_short_jobs_could_pass_a_giant_gang_backfill_helps():
 
 def test_where_ledger_and_changes_agree_it_is_said():
     found = fleetlab.diagnose(*a_giant_gang(), backfill="none", changes=["gangs", "nodes"])
-    agree = "The change that helps most, no gang scheduling, is aimed at the main reason, `head_of_line`."
+    agree = "The best change, no gang scheduling, is aimed at the main reason, `head_of_line`."
     assert agree in found.findings
 
 
@@ -181,7 +184,7 @@ def test_where_they_differ_it_is_said_why():
     jobs = work(submit=poisson(n, 2.0), runtime=[20.0] * n, gpu_milli=[1000] * n, gpu_types=types, cpu_milli=cpus)
     found = fleetlab.diagnose(jobs, nodes(V100=(1, 1, 96), T4=(2, 8, 44)), changes=["cpu"])
     line = next(line for line in found.findings if "is not aimed at the main reason, `gpu_type`" in line)
-    assert line.startswith("The change that helps most, unlimited CPU, ")
+    assert line.startswith("The best change, unlimited CPU, ")
     assert line.endswith("No simulated change is aimed at `gpu_type`.")
 
 
@@ -223,8 +226,8 @@ def test_nodes_are_advised_for_the_partition_whose_jobs_wait():
     assert found.best_change in ("partitions", "nodes:small")
     changes = {row["change"]: row for row in found.frames["changes"].iter_rows(named=True)}
     assert changes.keys() == {"partitions", "nodes:small", "nodes:large"}
-    assert changes["nodes:small"]["verdict"] == "lower"
-    assert changes["nodes:large"]["verdict"] == "not significant"
+    assert changes["nodes:small"]["verdict"] == "better"
+    assert changes["nodes:large"]["verdict"] == "no difference"
     assert found.frames["waiting"]["reason"][0] == "partition"
     waits = dict(found.frames["by partitions"].select("partitions", "mean wait").iter_rows())
     assert waits["small"] > 0 == waits["large"]
@@ -243,17 +246,81 @@ def test_a_null_change_gives_exactly_zero(backfill):
     row = found.tables()["changes"].row(0, named=True)
     assert found.summary()[0].value > 0
     assert {row[c] for c in row if c.split(" ")[-1] in ("change", "low", "high") and c != "change"} == {0.0}
-    assert (row["P(lower)"], row["verdict"], row["added GPU-hours"], row["added cost"]) == (
-        0.5,
-        "not significant",
-        0.0,
-        0.0,
+    assert (row["verdict"], row["added GPU-hours"], row["added cost"]) == ("no difference", 0.0, 0.0)
+
+
+def mean_wait(result, instances):
+    """The mean wait of jobs; where gangs are split, a job has waited until its last instance runs."""
+    wait = np.full(len(result.scenario.workload), np.nan)
+    wait[result.completed["job"].to_numpy()] = result.completed["wait"].to_numpy()
+    if len(wait) != len(instances):
+        wait = np.maximum.reduceat(wait, np.append(0, np.cumsum(instances)[:-1]))
+    return wait[~np.isnan(wait)].mean()
+
+
+def options_of(setting):
+    words = shlex.split(setting)
+    return {option.removeprefix("--"): value for option, value in zip(words[::2], words[1::2], strict=True)}
+
+
+SMALL = ("builtin:600", nodes(MISC=(12, 8, 96), T4=(12, 2, 96), V100=(3, 8, 96)))
+TIGHT = {"load": 3.0, "backfill": "none"}
+
+
+@pytest.mark.parametrize(
+    "words", [TIGHT, TIGHT | {"sharing": "exclusive", "nodes": "V100 +1", "warm_up": "none"}], ids=["shared", "whole"]
+)
+def test_a_setting_given_to_simulate_has_the_same_mean_wait_to_the_last_digit(words):
+    base = Scenario.of(*SMALL, **words)
+    found = fleetlab.diagnose(base, changes=[*CHANGES, "sharing", "nodes"], replicas=1, workers=0)
+    rows = {row["change"]: row for row in found.frames["changes"].iter_rows(named=True)}
+    assert {"types", "cpu", "fragmentation", "gangs", "backfill", "sjf", "sharing", "nodes:T4", "nothing"} <= set(rows)
+    assert found.coverage.left_out  # jobs that cannot run
+    instances = base.workload.frame["instances"].to_numpy()
+    spelled = {name: row["setting"] for name, row in rows.items() if row["setting"] is not None}
+    assert set(spelled) >= {"backfill", "sjf", "nothing"}
+    of_nodes = {name for name in rows if name.startswith("nodes:")}
+    # Without a warm-up the nodes are all that changes; with one, what earlier jobs have left is that of the baseline.
+    assert of_nodes <= set(spelled) if words.get("warm_up") == "none" else not of_nodes & set(spelled)
+    for name, row in rows.items():
+        assert (row["setting"] is None) == (row["edits"] is not None), name
+        own = mean_wait(fleetlab.simulate(found.scenario(name), min_coverage=0.0), instances)
+        assert own == row["mean wait"], name
+        if name in spelled:
+            assert mean_wait(fleetlab.simulate(base, **options_of(row["setting"])), instances) == row["mean wait"], name
+
+
+def test_a_setting_is_shown_as_options(command):
+    found = fleetlab.diagnose(
+        "builtin:300", load=20, warm_up="none", nodes="MISC -3", changes=["nodes:T4", "backfill"], replicas=1, workers=0
     )
+    settings = dict(found.frames["changes"].select("change", "setting").iter_rows())
+    assert settings["backfill"] == "--backfill easy"
+    assert all(any(setting in note for note in found.notes) for setting in settings.values())
+    assert settings["nodes:T4"].startswith("--nodes 'MISC -3, T4 +")
+    row = next(row for row in found.frames["changes"].iter_rows(named=True) if row["change"] == "nodes:T4")
+    done = command(
+        "simulate", "builtin:300", "--load", "20", "--warm-up", "none", *shlex.split(row["setting"]), "--json"
+    )
+    assert json.loads(done.stdout)["summary"][0]["value"] == pytest.approx(row["mean wait"], rel=1e-15)
+
+
+def test_jobs_that_only_a_change_could_run_stay_out_and_the_table_says_so():
+    # The second job asks for five nodes of four.
+    jobs = work(submit=[0.0, 1.0, 2.0], runtime=[10.0] * 3, gpu_milli=[1000] * 3, instances=[4, 5, 4])
+    found = fleetlab.diagnose(
+        jobs, Cluster.uniform(4, 1, gpu_type="A100"), changes=["nodes"], replicas=1, workers=0, min_coverage=0.0
+    )
+    row = found.frames["changes"].row(0, named=True)
+    assert (row["setting"], row["edits"]) == (None, "--nodes 'A100 +1', without 1 job that cannot run as it is")
+    assert fleetlab.simulate(found.scenario("nodes:A100"), min_coverage=0.0).completed["job"].to_list() == [0, 2]
+    with pytest.raises(WorkloadError, match="no change"):
+        found.scenario("cpu")
 
 
 def test_a_split_gang_has_waited_when_its_last_instance_runs():
     jobs = work(submit=[0.0, 0.0], runtime=[10.0, 5.0], gpu_milli=[1000, 1000], instances=[1, 2])
-    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 2), changes=["gangs"])
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 2), changes=["gangs"], replicas=1)
     row = found.tables()["changes"].row(0, named=True)
     # As it is the gang waits for 10 s; split, its second instance follows its first after 5.
     assert (row["mean wait"], row["mean wait change"]) == (2.5, -2.5)
@@ -310,10 +377,10 @@ def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
     assert tables["waiting"]["total wait"].sum() == pytest.approx(run.jobs["wait"].sum(), rel=1e-12)
     for name in ("by GPU type", "by GPUs per instance", "by gang size", "by hour of the day"):
         assert tables[name]["share of waiting"].sum() == pytest.approx(1.0)
-        assert (tables[name]["jobs"].sum(), tables[name]["mean wait"].dot(tables[name]["jobs"])) == (
-            run.jobs.height,
-            pytest.approx(run.jobs["wait"].sum()),
-        )
+        assert tables[name]["jobs"].sum() == run.jobs.height
+        # Means are over replicas, as that of all jobs is.
+        mean = tables[name]["mean wait"].dot(tables[name]["jobs"]) / run.jobs.height
+        assert mean == pytest.approx(found.summary()[0].value)
 
 
 def test_who_holds_what_is_missing_adds_up_too(busy):
@@ -334,8 +401,8 @@ def test_a_user_who_floods_the_cluster_is_named():
     )  # fmt: skip
     found = fleetlab.diagnose(jobs, nodes(A100=(8, 8, 96)), changes=["nodes"])
     assert found.tables()["held by users"]["user"][0] == "mallory"
-    line = next(line for line in found.findings if line.startswith("Jobs of user `mallory` hold the most"))
-    assert line.endswith("of all GPU time and 50 % of the jobs.")
+    line = next(line for line in found.findings if line.startswith("Jobs of user `mallory` block others most"))
+    assert line.endswith("of the GPU time and are 50 % of the jobs.")
 
 
 def test_the_tail_is_who_waited_longest(busy):
@@ -378,28 +445,19 @@ def test_at_another_load_there_are_no_hours_of_the_day():
     assert "the load scales the times of submission: there are no hours of the day" in found.notes
 
 
-@pytest.mark.parametrize(("days", "known"), [(4, False), (5, True)])
-def test_an_hour_of_few_days_has_no_interval(days, known):
-    # Every day 200 jobs in the first hour and one in the second, whose days are what counts.
-    at = np.concatenate([86_400.0 * day + np.append(np.arange(200) * 10.0, 5000.0) for day in range(days)])
-    jobs = work(submit=at, runtime=[15.0] * len(at), gpu_milli=[1000] * len(at))
-    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nothing"])
-    hours = found.tables()["by hour of the day"]
-    assert hours["low"].is_not_null()[0] == known
-    assert found.figures()["mean wait by hour"].frame["low"].is_not_null()[0] == known
+def test_backfill_is_what_the_words_of_a_policy_make_of_it():
+    base = Scenario.of("builtin:200", load=6)
+    assert what_if("backfill", base).apply(base).policy == base.replace(backfill="easy").policy
 
 
-def test_growth_of_waits_is_claimed_only_where_it_is_significant():
-    row = {"change": "memory", "title": "unlimited memory", "mean wait change": 194.0, "main reason then": "gpu"}
-    change = {"memory": CHANGES["memory"]}
-    for low, verdict, said in (
-        (-300.0, "not significant", "does not change the mean wait significantly: +3.2 min (95 % CI −5.0 to 11.7)"),
-        (50.0, "higher", "waits grow"),
-    ):
-        limits = {"mean wait change low": low, "mean wait change high": 700.0, "verdict": verdict}
-        text = _explanation("memory", pl.DataFrame([row | limits]), change)
-        assert said in text
-        assert ("grow" in text) == (verdict == "higher")
+@pytest.mark.parametrize("change", ["types", "cpu", "memory", "fragmentation", "gangs", "backfill", "sjf", "nodes:T4"])
+def test_both_sides_of_a_pair_have_the_same_times_and_the_same_jobs_left_from_before(change):
+    base = perturbed(Scenario.of("builtin:400", load=6), 1)
+    base = base.after(base)
+    changed = what_if(change, base).apply(base)
+    for one, other in ((base.workload.frame, changed.workload.frame), (base.before.frame, changed.before.frame)):
+        same = one[np.repeat(np.arange(one.height), one["instances"])] if change == "gangs" else one
+        assert other.select("submit", "runtime").equals(same.select("submit", "runtime"))
 
 
 # -- the named checks ------------------------------------------------------------------------------------------------
@@ -465,10 +523,10 @@ def test_preemption_events_quota_and_own_orders_are_diagnosed():
 
 def test_jobs_that_do_not_complete_are_counted_and_left_out():
     jobs = work(submit=[0.0, 1.0, 2.0], runtime=[10.0, 10.0, 10.0], gpu_milli=[1000] * 3)
-    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nodes"], until=25.0)
-    assert found.findings[0].startswith(
-        "The mean wait is 4.5 s under fifo/greedy, until 25 s, of the 2 jobs that complete in the simulation (of 3: "
-        "1 running when the simulation stops)."
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nodes"], until=25.0, replicas=1)
+    assert found.findings[0].startswith("Jobs wait 4.5 s on average. ")
+    assert found.findings[0].endswith(
+        " That is of the 2 jobs that complete in the simulation (of 3: 1 running when the simulation stops)."
     )
     assert found.tables()["changes"]["mean wait"][0] == pytest.approx(0.0)
 
@@ -524,21 +582,13 @@ def test_the_command_prints_findings_first_and_json_has_them_too(capsys, tmp_pat
     jobs, cluster = too_few_cpus()
     Trace(jobs, cluster=cluster, provenance=fleetlab.Provenance("make", "planted")).save(tmp_path / "t")
     said = []
-    for more in ([], ["--json"]):
+    for more in (["--full"], ["--json"]):
         with pytest.raises(SystemExit, match="0"):
             cli.main(["diagnose", str(tmp_path / "t"), "--changes", "cpu,backfill", *more])
         said.append(capsys.readouterr().out)
     found = json.loads(said[1])
     assert said[0].splitlines()[:2] == [found["coverage"]["line"], found["findings"][0]]
     assert found["tables"]["changes"][0]["change"] == "cpu"
-
-
-@pytest.mark.slow
-def test_a_process_that_fails_is_an_error_with_a_hint():
-    call = Call(Scenario.of(*too_few_cpus()), {"no such argument": 1})
-    with pytest.raises(WorkloadError, match="ended with status") as e:
-        run_calls("fleetlab.studies.diagnose.runs:measure", [call], workers=1, done=lambda _: None)
-    assert "memory" in e.value.hint
 
 
 @pytest.mark.parametrize(
@@ -552,25 +602,3 @@ def test_what_is_to_be_known_of_a_log_is_said_of_what_follows_from_it(capsys, tm
         cli.main([words[0], str(tmp_path / "log"), *words[1:], "--json"])
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert notes[-1] == "trace: 48 jobs name partitions"
-
-
-def test_nodes_help_those_who_may_use_them_and_those_who_get_the_room_that_they_leave():
-    nodes = pl.DataFrame(
-        {"node": ["a", "b", "c"], "gpu_type": ["A", "B", "C"], "gpus": 1, "cpu_milli": 1, "memory_mib": 1}
-    )
-    cluster = Cluster.of(nodes, source="three types")
-    none = pl.Series("partitions", [[]] * 5, dtype=pl.List(pl.String))
-    types = [["A"], ["B"], ["C"], ["A", "B"], []]
-    jobs = pl.DataFrame({"gpu_types": types, "gpu_milli": [1000, 1000, 1000, 1000, 0]}).with_columns(none)
-    # Jobs of A or B move to an added B and leave an A; jobs on C, and through those without GPUs, have nothing of it.
-    assert may_use("nodes:B", cluster, jobs).tolist() == [True, True, False, True, True]
-    assert may_use("nodes:C", cluster, jobs).tolist() == [False, False, True, False, True]
-    assert may_use("nodes:C", cluster, jobs[:2]).tolist() == [False, False]
-    assert may_use("backfill", cluster, jobs) is None
-
-
-def test_a_change_that_lowers_waits_of_others_says_so():
-    rows = [("memory", "not significant", -0.01), ("large nodes", "lower", -0.6), ("V100", "not significant", 0.2)]
-    changes = pl.DataFrame(rows, schema=["title", "verdict", "mean wait change high"], orient="row")
-    (note,) = unexplained(changes)
-    assert note.startswith("memory: lower waits, but not because of it")

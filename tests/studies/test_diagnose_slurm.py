@@ -5,8 +5,8 @@ import pytest
 
 import fleetlab
 from fleetlab.core import Cluster, Workload
-from fleetlab.core.queues import Limits
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Qos, Reservation, Slurm
+from fleetlab.core.queues import Limits, Qos
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Reservation, Slurm
 
 QUICK = {"main": MainLoop(delay=0.0), "backfill": BackfillLoop(interval=1.0, resolution=1.0)}
 NAMES = pl.List(pl.String)
@@ -63,3 +63,16 @@ def test_a_planted_cause_is_named_first_and_its_change_helps(reason):
     assert f"`{reason}`" in found.findings[0]
     assert found.best_change == change
     assert "is aimed at the main reason" in " ".join(found.findings)
+
+
+def test_a_change_under_which_jobs_never_run_is_no_improvement():
+    """Jobs that need two nodes never run where each GPU type is one large node: the others then wait less."""
+    gangs = [2 if k % 10 == 0 else 1 for k in range(60)]
+    work = stream(every=6.0, instances=gangs, distinct_nodes=True, gpu_milli=4000)
+    found = fleetlab.diagnose(work, nodes(count=2), scheduler=Slurm(**QUICK), changes=["fragmentation"], workers=0)
+    row = found.frames["changes"].row(0, named=True)
+    assert (row["not completed"], row["verdict"]) == (6, "fewer jobs run")
+    assert row["mean wait change"] < 0
+    assert found.best_change is None
+    assert found.frames["actions"].is_empty()
+    assert found.frames["waterfall"]["step"].to_list() == ["baseline"]

@@ -35,7 +35,7 @@ def run(capsys, *words):
 
 @pytest.mark.parametrize(("estimate", "wait"), [("oracle", ORACLE), ("requested", REQUESTED)])
 def test_diagnose_takes_a_series_and_every_change_has_it(capsys, saved, estimate, wait):
-    words = ["--order", "sjf", "--estimate", estimate, "--changes", "nothing"]
+    words = ["--order", "sjf", "--estimate", estimate, "--changes", "nothing", "--replicas", "1"]
     found = run(capsys, "diagnose", saved, *words)
     assert found["summary"][0]["value"] == pytest.approx(wait)
     same = next(row for row in found["tables"]["changes"] if row["change"] == "nothing")
@@ -44,7 +44,7 @@ def test_diagnose_takes_a_series_and_every_change_has_it(capsys, saved, estimate
 
 @pytest.mark.parametrize(("estimate", "nodes"), [("oracle", 1), ("requested", 2)])
 def test_capacity_takes_a_series(capsys, saved, estimate, nodes):
-    words = ["--slo", "mean wait < 7", "--order", "sjf", "--estimate", estimate]
+    words = ["--slo", "mean wait < 7", "--order", "sjf", "--estimate", estimate, "--replicas", "1"]
     assert run(capsys, "capacity", saved, *words)["summary"][0]["value"] == nodes
 
 
@@ -52,7 +52,7 @@ def test_capacity_takes_a_series(capsys, saved, estimate, nodes):
 def test_gangs_that_are_split_keep_their_estimates(three, workers):
     # The gang of two is estimated to be long: it goes last, also when its instances start one by one.
     gang = Workload.of(three.frame.drop("job").with_columns(instances=pl.Series([1, 1, 2])), source="gang")
-    words = {"estimate": pl.Series(ESTIMATES), "order": "sjf", "changes": ["gangs"], "workers": workers}
+    words = {"estimate": pl.Series(ESTIMATES), "order": "sjf", "changes": ["gangs"], "workers": workers, "replicas": 1}
     found = fleetlab.diagnose(gang, Cluster.uniform(2, 1), **words).tables()["changes"]
     alone = gang.frame.drop("job", "parent")[[0, 1, 2, 2]].with_columns(instances=1)
     waits = fleetlab.simulate(
@@ -65,7 +65,7 @@ def test_the_true_run_times_as_a_column_are_the_oracle_however_much_jobs_grow():
     trace = fleetlab.synthesize("pai2020", jobs=600, seed=1)
     jobs = trace.workload.frame.drop("job", "start", "end", "gpu_types").drop_nulls("runtime")
     work = Workload.of(jobs.with_columns(submit=pl.col("submit") - jobs["submit"][0], instances=1), source="known")
-    words = {"slo": "mean wait < 20000", "order": "sjf", "growth": 1.3, "resamples": 2, "workers": 0}
+    words = {"slo": "mean wait < 20000", "order": "sjf", "growth": 1.3, "replicas": 1, "workers": 0}
     cluster = Cluster.uniform(4, 8, gpu_type="MISC")
     tables = [
         fleetlab.capacity(work, cluster, **words, estimate=estimate).tables()["curve"]

@@ -16,13 +16,12 @@ from fleetlab.core.resample import ahead
 from fleetlab.sim.engine.begin import running_of
 from fleetlab.sim.simulate import play_from, simulate
 from fleetlab.sim.world_rows import Times, take
-from fleetlab.studies.eta import asks
-from fleetlab.studies.eta.history import History
-from fleetlab.studies.eta.jobs import Present, jobs_of
-from fleetlab.studies.eta.judge import answered, drawn_rows, judge, pinball
-from fleetlab.studies.eta.replay import quantiles
-from fleetlab.studies.eta.request import as_job, read_request
+from fleetlab.studies.eta import calibration
+from fleetlab.studies.eta.judge import compared_answers, judge, judged_rows, pinball
+from fleetlab.studies.eta.question import as_job, read_request
+from fleetlab.studies.eta.replay import last_horizon, quantiles
 from fleetlab.studies.eta.run_times import RunTimes, Survival
+from fleetlab.studies.eta.snapshot import History, ReplaySetup, replay_jobs
 
 
 def regular(last_runtime=100.0, later=()):
@@ -44,6 +43,16 @@ def test_a_job_behind_one_of_known_length_starts_when_that_ends():
     assert found.frames["waits for"]["reason"].to_list() == ["gpu"]
 
 
+def test_replays_of_a_job_that_never_starts_end():
+
+    frame = regular().workload.frame.with_columns(runtime=pl.when(pl.col("job") == 30).then(1e12).otherwise("runtime"))
+    trace = replace(regular(), workload=replace(regular().workload, frame=frame.with_columns(end=pl.lit(None, float))))
+    snapshot = History.of_log(trace).at(3040.0, 31)
+    setup = ReplaySetup(Scenario.of(trace), snapshot, None, 8, 0)
+    assert last_horizon(setup) == 4 * 3040.0
+    assert last_horizon(replace(setup, snapshot=replace(snapshot, at=3e7))) == 30 * 86_400.0
+
+
 def test_what_comes_later_changes_no_answer():
     longer = regular(last_runtime=5000.0, later=[(3041.0 + k, 9000.0 + 10 * k, 7.0) for k in range(20)])
     now, other = (fleetlab.eta(trace, job=31, at=3040) for trace in (regular(), longer))
@@ -56,7 +65,7 @@ def test_a_job_that_has_outlasted_all_others_runs_on():
     frame = trace.workload.frame.with_columns(start=pl.when(pl.col("job") == 31).then(8000.0).otherwise("start"))
     history = History.of_log(replace(trace, workload=replace(trace.workload, frame=frame)))
     snapshot = replace(history.at(3040.0), at=3400.0)  # it has run 400 s, and none ran longer than 100
-    drawn = RunTimes(history).known(snapshot).draw(np.array([30]), np.array([400.0]), 2000, np.random.default_rng(0))
+    drawn = RunTimes(history).at(snapshot).draw(np.array([30]), np.array([400.0]), 2000, np.random.default_rng(0))
     assert np.median(drawn) == pytest.approx(800, rel=0.1)  # as likely twice as long as not
 
 
@@ -64,7 +73,7 @@ def test_a_time_limit_bounds_every_draw():
     frame = regular().workload.frame.with_columns(limit=pl.lit(90.0))
     trace = regular()
     history = History.of_log(replace(trace, workload=replace(trace.workload, frame=frame)))
-    known = RunTimes(history).known(history.at(3040.0, 31))
+    known = RunTimes(history).at(history.at(3040.0, 31))
     assert known.draw(np.array([31]), np.zeros(1), 50, np.random.default_rng(0)).max() == 90.0
 
 
@@ -74,7 +83,7 @@ def test_a_limit_that_was_never_used_is_used_as_others_are():
     frame |= {"start": np.append(np.arange(40) * 1e4, 1e9), "runtime": np.append(shares, 0.3) * frame["limit"]}
     jobs = pl.DataFrame(frame).with_columns(end=pl.col("start") + pl.col("runtime"))
     history = History.of_log(Trace(Workload.of(jobs, source="by hand"), fleetlab.Provenance("read", "by hand"), None))
-    known = RunTimes(history).known(history.at(4e5))
+    known = RunTimes(history).at(history.at(4e5))
     drawn = known.draw(np.array([40]), np.zeros(1), 4000, np.random.default_rng(0)) / 4100
     assert np.quantile(drawn, [0.1, 0.5, 0.9]) == pytest.approx([0.14, 0.3, 0.46], abs=0.02)
 
@@ -88,7 +97,7 @@ def test_what_outlasts_all_that_ended_is_not_cut_at_the_longest():
 def test_what_a_job_is_drawn_to_run_does_not_depend_on_those_after_it():
     history = History.of_simulation(simulate(Scenario.of(random_jobs(300, load=2.0), nodes(12))))
     snapshot = history.at(float(np.quantile(history.submit, 0.7)))
-    known, rows = RunTimes(history).known(snapshot), np.append(snapshot.waiting, np.arange(30))
+    known, rows = RunTimes(history).at(snapshot), np.append(snapshot.waiting, np.arange(30))
     every = known.draw(rows, np.zeros(len(rows)), 9, np.random.default_rng(1))
     some = known.draw(snapshot.waiting, np.zeros(len(snapshot.waiting)), 9, np.random.default_rng(1))
     assert np.array_equal(every[: len(some)], some)
@@ -110,23 +119,23 @@ def crowded():
     return scenario, float(np.quantile(scenario.workload.frame["submit"].to_numpy(), 0.95))
 
 
-def test_earlier_asks_calibrate_an_answer_and_are_kept_for_the_next(own_cache, monkeypatch):
+def test_earlier_forecasts_calibrate_an_answer_and_stay_in_the_cache(own_cache, monkeypatch):
     scenario, at = crowded()
     first = fleetlab.eta(scenario, request="4 A100", at=at, calibrate=40)
-    assert first.notes[0] == "calibrated: quantiles are moved by what 40 earlier asks of this log needed"
-    asked = len(json.loads(next(own_cache.iterdir()).read_text()))
-    monkeypatch.setattr(asks, "answer_of", None)  # nothing is asked again
+    assert first.notes[0] == "calibrated on 40 earlier forecasts of this log"
+    count = len(json.loads(next(own_cache.iterdir()).read_text()))
+    monkeypatch.setattr(calibration, "forecast_of", None)  # nothing is predicted again
     again = fleetlab.eta(scenario, request="4 A100", at=at, calibrate=40)
-    assert (asked, again.frames["start"].rows()) == (40, first.frames["start"].rows())
+    assert (count, again.frames["start"].rows()) == (40, first.frames["start"].rows())
 
 
 @pytest.mark.parametrize("text", ["{broken", "[1]", '{"3": [1.0, 2.0]}', '{"x": [1]}'])
-def test_a_broken_file_of_earlier_asks_is_as_none(own_cache, text):
+def test_a_broken_cache_is_as_none(own_cache, text):
     scenario, _ = crowded()
     history = History.of_log(scenario.trace)
-    kept = asks.Kept.of(scenario, history)
-    kept.path.write_text(text)
-    assert asks.Kept.of(scenario, history).answers == {}
+    cache = calibration.ForecastCache.of(scenario, history)
+    cache.path.write_text(text)
+    assert calibration.ForecastCache.of(scenario, history).answers == {}
 
 
 def test_a_request_is_a_job_that_comes_now():
@@ -156,6 +165,23 @@ def test_a_number_sign_tells_the_number_of_a_job_from_an_id():
     assert fleetlab.eta(trace, job="#31", at=3040).median == 60.0
     with pytest.raises(WorkloadError, match="has started"):  # the id 31 is another job's
         fleetlab.eta(trace, job="31", at=3040)
+
+
+def test_a_job_is_the_one_that_explain_means_and_is_named_with_its_user_and_size():
+    trace = named([f"lab/{k + 1}" for k in range(32)])  # the id without its cluster is the number of another job
+    frame = trace.workload.frame.with_columns(user=pl.lit("ann"))
+    trace = replace(trace, workload=replace(trace.workload, frame=frame))
+    answer = fleetlab.eta(trace, job="32", calibrate=0)
+    assert answer.median == 60.0
+    assert answer.findings[0].startswith("Job lab/32 (#31) of ann, 1 GPU, at ")
+    assert fleetlab.explain(trace, job="32", what_if=False).to_json()["job"]["name"] == "lab/32"
+
+
+def test_words_that_mean_several_jobs_are_refused():
+    frame = regular().workload.frame.with_columns(user=pl.lit("ann"))
+    trace = replace(regular(), workload=replace(regular().workload, frame=frame))
+    with pytest.raises(WorkloadError, match="32 jobs are meant"):
+        fleetlab.eta(trace, job="user=ann")
 
 
 def own_placement(s, job, node):
@@ -232,8 +258,8 @@ def test_a_request_in_a_window_is_planned_with_its_own_limit():
     job, _ = as_job(read_request("1 A100, 50 s", nodes(1, 1)), history.at(2040.0))
     longer, row = history.with_request(job, 2040.0)
     snapshot = longer.at(2040.0, row)
-    made = jobs_of(
-        Present(scenario, snapshot, RunTimes(longer).known(snapshot), 1, 0), snapshot.running,
+    made = replay_jobs(
+        ReplaySetup(scenario, snapshot, RunTimes(longer).at(snapshot), 1, 0), snapshot.running,
         np.ones(len(snapshot.running)), np.zeros(0, dtype=np.int64),
     )  # fmt: skip
     assert made.estimate[-1] == 50.0
@@ -245,9 +271,9 @@ def test_counts_that_make_no_sense_are_refused(words):
         fleetlab.eta(regular(), job=31, **words)
 
 
-def test_a_judgement_of_few_asks_says_that_they_are_too_few():
-    found = judge(random_jobs(300, load=1.4), nodes(12), asks=3, replays=8)
-    assert any(line.startswith("Too few asks") for line in found.findings)
+def test_a_judgement_of_few_forecasts_says_that_they_are_too_few():
+    found = judge(random_jobs(300, load=1.4), nodes(12), forecasts=3, replays=8)
+    assert any(line.startswith("Too few forecasts") for line in found.findings)
 
 
 @pytest.mark.parametrize("backfill", ["greedy", "easy", "none"])
@@ -324,7 +350,7 @@ def test_a_request_that_makes_no_sense_is_refused(text, what):
     ("words", "what"),
     [
         ({"job": 31, "request": "1 GPU"}, "not both"),
-        ({"job": "none"}, "no job by that id"),
+        ({"job": "none"}, "no job is called that"),
         ({"job": 31, "at": 10}, "is submitted later"),
         ({"job": 3, "at": 3040}, "has started"),
         ({"at": "9d"}, "the log has submissions up to"),
@@ -380,9 +406,9 @@ def test_the_command_refuses_a_judgement_of_one_job(command):
 def test_where_jobs_are_independent_intervals_hold_as_promised():
     scenario = Scenario.of(random_jobs(3000), nodes(12))
     history = History.of_simulation(simulate(scenario))
-    rows = drawn_rows(history, 400, 0)
+    rows = judged_rows(history, 400, 0)
     rows = rows[history.wait[rows] > 0]
-    answer, truth = answered(scenario, history, rows, 15)["replays, calibrated"], history.wait[rows]
+    answer, truth = compared_answers(scenario, history, rows, 15)["replays, calibrated"], history.wait[rows]
     for low, high, level in ((1, 3, 0.8), (0, 4, 0.95)):
         held = (answer[:, low] <= truth) & (truth <= answer[:, high])
-        assert held[40:].mean() == pytest.approx(level, abs=0.05)  # asks that are close in time share their jobs
+        assert held[40:].mean() == pytest.approx(level, abs=0.05)  # forecasts that are close in time share their jobs

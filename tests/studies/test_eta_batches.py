@@ -6,9 +6,9 @@ import pytest
 
 import fleetlab
 from fleetlab.core import Trace, Workload
-from fleetlab.studies.eta.batches import ODD, Likeness, Seen, levels, normal, score, together
-from fleetlab.studies.eta.history import History
+from fleetlab.studies.eta.batches import ODD, Likeness, Observations, levels, normal, score, together
 from fleetlab.studies.eta.run_times import RunTimes
+from fleetlab.studies.eta.snapshot import History
 
 
 def seen(batches, alike, following, *, size=5, seed=0, ended=True):
@@ -21,7 +21,7 @@ def seen(batches, alike, following, *, size=5, seed=0, ended=True):
     odd = rng.random(batches * size) < ODD
     scores = np.where(odd, rng.normal(size=batches * size), own)
     submit = np.repeat(np.arange(batches) * 3600.0, size) + np.tile(np.arange(size), batches)
-    return Seen(np.zeros(len(scores), dtype=np.int64), submit, scores, np.full(len(scores), ended))
+    return Observations(np.zeros(len(scores), dtype=np.int64), submit, scores, np.full(len(scores), ended))
 
 
 def test_scores_and_shares_are_those_of_the_normal_distribution():
@@ -30,7 +30,7 @@ def test_scores_and_shares_are_those_of_the_normal_distribution():
 
 
 def test_submissions_within_a_minute_of_each_other_are_a_burst():
-    jobs = Seen(np.array([0, 0, 1, 0]), np.array([0.0, 50.0, 60.0, 200.0]), np.zeros(4), np.ones(4, dtype=bool))
+    jobs = Observations(np.array([0, 0, 1, 0]), np.array([0.0, 50.0, 60.0, 200.0]), np.zeros(4), np.ones(4, dtype=bool))
     found = jobs.batches()
     assert found.order.tolist() == [0, 1, 3, 2]
     assert found.burst.tolist() == [1, 1, 2, 3]
@@ -38,7 +38,7 @@ def test_submissions_within_a_minute_of_each_other_are_a_burst():
 
 
 def test_a_burst_is_cut_into_batches_of_ten():
-    jobs = Seen(np.zeros(25, dtype=np.int64), np.arange(25.0), np.zeros(25), np.ones(25, dtype=bool))
+    jobs = Observations(np.zeros(25, dtype=np.int64), np.arange(25.0), np.zeros(25), np.ones(25, dtype=bool))
     assert jobs.batches().batch.tolist() == [0] * 10 + [1] * 10 + [2] * 5
 
 
@@ -59,8 +59,8 @@ def test_without_likeness_draws_stay_each_for_itself():
 
 def test_chances_of_a_batch_are_uniform_where_nothing_is_known():
     jobs = seen(400, 0.6, 0.0, seed=1)
-    waiting = Seen(np.zeros(1, dtype=np.int64), np.array([1e9]), np.array([8.0]), np.zeros(1, dtype=bool))
-    every = Seen.joined([jobs, waiting])
+    waiting = Observations(np.zeros(1, dtype=np.int64), np.array([1e9]), np.array([8.0]), np.zeros(1, dtype=bool))
+    every = Observations.joined([jobs, waiting])
     level, alike = levels(every, np.array([2000]), 20_000, np.random.default_rng(0))
     shared = together(np.random.default_rng(1).random((1, 20_000, 2)), level, alike, np.ones(1))
     assert np.quantile(shared, [0.1, 0.5, 0.9]) == pytest.approx([0.1, 0.5, 0.9], abs=0.03)
@@ -73,7 +73,7 @@ def test_levels_hold_the_truth_as_often_as_they_should():
         jobs = seen(200, 0.7, 0.4, size=10, seed=seed)
         ended = np.ones(2000, dtype=bool)
         ended[-7:] = False
-        known = Seen(jobs.kind, jobs.submit, np.where(ended, jobs.score, 8.0), ended)
+        known = Observations(jobs.kind, jobs.submit, np.where(ended, jobs.score, 8.0), ended)
         level, alike = levels(known, np.arange(1993, 2000), 199, np.random.default_rng(seed))
         chance = np.random.default_rng([seed, 1]).random((7, 199, 2))
         drawn = score(together(chance, level, alike, np.ones(7))).mean(axis=0)
@@ -93,7 +93,7 @@ def batch_log(ended_of_last, *, running=0.0):
     frame = pl.DataFrame({"submit": submit, "start": start, "runtime": runtime, "gpu_milli": [1000] * 310})
     jobs = frame.with_columns(end=pl.col("start") + pl.col("runtime"))
     history = History.of_log(Trace(Workload.of(jobs, source="by hand"), fleetlab.Provenance("read", "by hand"), None))
-    known = RunTimes(history).known(history.at(30 * 20_000.0 + (running or 10_000.0)))
+    known = RunTimes(history).at(history.at(30 * 20_000.0 + (running or 10_000.0)))
     return known.draw(np.arange(305, 310), np.zeros(5), 400, np.random.default_rng(0))
 
 

@@ -7,14 +7,11 @@ import pytest
 
 import fleetlab
 from fleetlab import Scenario
-from fleetlab.studies.eta.history import History
-from fleetlab.studies.eta.jobs import Present
-from fleetlab.studies.eta.places import places_of
-from fleetlab.studies.eta.replay import Stage
+from fleetlab.studies.eta.replay import ReplayStage
 from fleetlab.studies.eta.run_times import RunTimes
-from fleetlab.studies.eta.scenario import scenario_of
+from fleetlab.studies.eta.snapshot import History, ReplaySetup, replay_scenario, running_jobs
 
-RUN = Path(__file__).parents[2] / "docs" / "measurements" / "slurm" / "defaults-1"
+RUN = Path(__file__).parents[2] / "measurements" / "slurm" / "defaults-1.tar.gz"
 AT = 200.0
 
 
@@ -23,20 +20,20 @@ def present():
     trace = fleetlab.read(RUN, "slurm")
     history = History.of_log(trace)
     snapshot = history.at(AT)
-    return Present(Scenario.of(trace), snapshot, RunTimes(history).known(snapshot), 1, 0)
+    return ReplaySetup(Scenario.of(trace), snapshot, RunTimes(history).at(snapshot), 1, 0)
 
 
 def test_running_jobs_are_bound_to_the_nodes_of_the_log(present):
-    stage = Stage.of(present, places_of(present), 60.0, np.array([0]))
+    stage = ReplayStage.of(present, running_jobs(present), 60.0, np.array([0]))
     names = stage.scenario.cluster.frame["node"].to_list()
     nodes = present.snapshot.history.nodes
     shapes = stage.world.shapes[stage.world.shape[stage.where[: stage.jobs.running]]]
     may = [[names[n] for n in np.flatnonzero(stage.world.nodes.node_class & mask)] for mask in shapes.types]
-    assert may == [sorted(nodes[row]) for row in places_of(present).rows.tolist()]
+    assert may == [sorted(nodes[row]) for row in running_jobs(present).rows.tolist()]
 
 
 def test_the_backfill_loop_goes_on_from_its_last_cycle(present):
-    site = scenario_of(present, present.snapshot.history.frame[:5], None).scheduler
+    site = replay_scenario(present, present.snapshot.history.frame[:5], None).scheduler
     cycles = present.snapshot.history.cycles
     last = float(cycles[cycles <= AT][-1]) - AT
     assert (last - site.boot) % site.backfill.interval == pytest.approx(0.0, abs=1e-6)

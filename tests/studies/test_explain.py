@@ -1,4 +1,4 @@
-"""One job's story: hand-worked schedules, searches, what would have started it sooner, and the command."""
+"""Why one job waited: hand-worked schedules, searches, what would have started it sooner, and the command."""
 
 import json
 
@@ -9,10 +9,8 @@ import fleetlab
 from fleetlab import Cluster, Scenario, Workload, WorkloadError
 from fleetlab.core.progress import silent
 from fleetlab.report.draw import ready, svg
-from fleetlab.studies.explain.scene import scene_of
-from fleetlab.studies.explain.search import find_jobs, names_of
-from fleetlab.studies.explain.story import story_of
-from fleetlab.studies.explain.strip import letters, strip_figure, strip_text
+from fleetlab.studies.explain.job import find_jobs, names_of, simulation_of, timeline_of
+from fleetlab.studies.explain.wording import letters, strip_figure, strip_text
 
 FOUR = Cluster.uniform(1, 4, gpu_type="A")
 
@@ -157,7 +155,7 @@ def test_preempted_twice_it_waits_thrice_and_all_of_it_is_told():
     assert told.tables()["segments"].select("from", "until").rows() == [(2.0, 3.0), (5.0, 6.0)]
     assert told.tables()["placement"].select("from", "until").rows() == [(0.0, 2.0), (3.0, 5.0), (6.0, 8.0)]
     assert "stopped 2 times, 2 by preemption" in " ".join(told.findings)
-    assert told.story.wait == 2.0
+    assert told.timeline.wait == 2.0
 
 
 def test_neighbors_on_the_same_gpu_slow_it_and_are_named():
@@ -165,7 +163,7 @@ def test_neighbors_on_the_same_gpu_slow_it_and_are_named():
     told = fleetlab.explain(jobs, Cluster.uniform(1, 1), job=0, sharing="time-slicing")
     beside = told.tables()["neighbors"].row(0, named=True)
     assert (beside["job"], beside["user"], beside["GPUs shared"]) == (1, "bob", 1)
-    ran = told.story.fate["end"]
+    ran = told.timeline.simulated["end"]
     assert beside["together, s"] == ran > 100
     assert f"ran at {10000 / ran:.0f} % of the speed it has alone" in " ".join(told.findings)
 
@@ -173,7 +171,7 @@ def test_neighbors_on_the_same_gpu_slow_it_and_are_named():
 def test_what_the_log_recorded_stands_beside_it():
     jobs = workload(submit=[0.0, 1.0], runtime=[5.0, 5.0], gpu_milli=[4000, 4000], start=[0.0, 7.0], end=[5.0, 12.0])
     told = fleetlab.explain(jobs, FOUR, job=1)
-    assert told.story.wait == 4.0
+    assert told.timeline.wait == 4.0
     assert told.to_json()["job"]["recorded"] == {"start": 7.0, "end": 12.0, "wait": 6.0}
     assert "The log recorded a wait of 6 s for it" in " ".join(told.findings)
 
@@ -202,7 +200,7 @@ def test_a_queue_with_quota_left_and_a_shorter_estimate_are_tried():
 
 def test_a_character_of_the_strip_stands_for_what_took_most_of_its_time():
     told = fleetlab.explain(three_jobs(), FOUR, job=2, backfill="none")  # 8 s, 6 s, and it runs 5 s
-    strip, axis, *legend = strip_text(told.story, width=19)
+    strip, axis, *legend = strip_text(told.timeline, width=19)
     assert strip == "h" * 8 + "g" * 6 + "=" * 5
     assert axis == "0" + "19 s".rjust(18)
     assert [line.replace("\u00a0", " ") for line in legend] == [
@@ -215,7 +213,7 @@ def test_a_character_of_the_strip_stands_for_what_took_most_of_its_time():
 
 def test_the_figure_has_a_bar_for_each_stretch_and_is_drawn():
     told = fleetlab.explain(three_jobs(), FOUR, job=2, backfill="none")
-    figure = strip_figure(told.story)
+    figure = strip_figure(told.timeline)
     assert figure.frame.select("x", "low", "high", "y").rows() == [
         ("head_of_line", 0.0, 8.0, 8.0), ("gpu", 8.0, 14.0, 6.0), ("runs", 14.0, 19.0, 5.0),
     ]  # fmt: skip
@@ -234,7 +232,7 @@ def test_of_a_large_log_the_days_around_the_job_are_simulated():
     jobs = workload(submit=arrivals, runtime=[5400.0] * len(arrivals), gpu_milli=[3000] * len(arrivals))
     scenario = Scenario.of(jobs, Cluster.uniform(2, 4))
     job = 24 * 8 + 5
-    whole, part = (scene_of(scenario, job, silent, large=most) for most in (10**6, 100))
+    whole, part = (simulation_of(scenario, job, silent, large=most) for most in (10**6, 100))
     assert whole.notes == ()
     assert "of 288 jobs, the 72 that were submitted from 24 h before to 2 days after it" in part.notes[0]
     fates = [scene.result.jobs.filter(pl.col("job") == scene.job).row(0, named=True) for scene in (whole, part)]
@@ -243,9 +241,9 @@ def test_of_a_large_log_the_days_around_the_job_are_simulated():
     assert fates[1]["start"] + begin == fates[0]["start"]
     # Told by the numbers and times of the whole log.
     assert (part.jobs_before + part.job, part.begin) == (job, begin)
-    of_part = story_of(part.result, part.job, part.scenario.workload, names_of(part.scenario))
+    of_part = timeline_of(part.result, part.job, part.scenario.workload, names_of(part.scenario))
     told = of_part.counted_from(part.jobs_before, part.begin)
-    assert (told.job, told.start, told.fate["submit"]) == (job, 3600.0 * job, 3600.0 * job)
+    assert (told.job, told.start, told.simulated["submit"]) == (job, 3600.0 * job, 3600.0 * job)
     assert told.runs["from"].to_list() == [3600.0 * job]
 
 
@@ -259,7 +257,7 @@ def test_a_user_lists_the_jobs_with_their_waits_the_longest_first():
     told = fleetlab.explain(jobs, FOUR, job="user=bob")
     assert told.tables()["jobs"].select("job", "wait", "main reason").rows() == [(2, 8.0, "gpu"), (1, 4.0, "gpu")]
     assert fleetlab.explain(jobs, FOUR, longest=1).tables()["jobs"]["job"].to_list() == [2]
-    assert fleetlab.explain(jobs, FOUR, job="ann").story.job == 0  # a name that one job has
+    assert fleetlab.explain(jobs, FOUR, job="ann").timeline.job == 0  # a name that one job has
 
 
 @pytest.mark.parametrize(
@@ -290,7 +288,7 @@ def test_an_id_of_the_log_is_meant_without_its_cluster_too(words, jobs):
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_fits_80_columns_and_its_json_has_the_same_story(command):
+def test_the_command_fits_80_columns_and_its_json_has_the_same_timeline(command):
     words = ("explain", "builtin:200", "--load", "6", "--longest", "1")
     listed = json.loads(command(*words, "--json").stdout)
     longest = listed["tables"]["jobs"][0]
@@ -305,9 +303,9 @@ def test_the_command_fits_80_columns_and_its_json_has_the_same_story(command):
 
 
 def test_the_command_writes_a_page_and_refuses_what_it_does_not_know(command, tmp_path):
-    done = command("explain", "builtin:200", "#3", "--load", "6", "--out", tmp_path / "story.html")
+    done = command("explain", "builtin:200", "#3", "--load", "6", "--out", tmp_path / "job.html")
     assert done.returncode == 0, done.stderr
-    assert "job-3" in (tmp_path / "story.html").read_text("utf-8")
+    assert "job-3" in (tmp_path / "job.html").read_text("utf-8")
     done = command("explain", "builtin:200", "job-xyz")
     assert done.returncode == 2
     assert done.stderr.startswith("error: no job is called that: `job-xyz`\n\nhint: near to it are job-")

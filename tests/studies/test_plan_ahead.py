@@ -13,8 +13,8 @@ from fleetlab import Cluster, Provenance, Trace, Workload, WorkloadError
 from fleetlab.commands.plan import ForecastOptions
 from fleetlab.forecast import instances_ahead
 from fleetlab.plan import check, present
-from fleetlab.studies.plan_ahead.cases import enlarged
-from fleetlab.studies.plan_ahead.shapes import in_shapes
+from fleetlab.studies.plan_ahead.plan_ahead import in_shapes
+from fleetlab.studies.plan_ahead.result import enlarged
 
 HOUR = 3600.0
 HOURS = 150  # whole steps; the last submission ends the last of them

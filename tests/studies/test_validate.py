@@ -10,9 +10,7 @@ import fleetlab
 from fleetlab import order
 from fleetlab.sim import simulate
 from fleetlab.stats import Statistic
-from fleetlab.studies.validate import Validation, fgd, helios, means, philly, schedules
-from fleetlab.studies.validate.arrivals import RuntimeLaw
-from fleetlab.studies.validate.busy_nodes import busy_nodes
+from fleetlab.studies.validate import Validation, logs, means, published, schedules
 from fleetlab.studies.validate.line import (
     AGREES,
     CHANCE,
@@ -25,6 +23,8 @@ from fleetlab.studies.validate.line import (
     exactly,
     table,
 )
+from fleetlab.studies.validate.logs import busy_nodes
+from fleetlab.studies.validate.schedules import RuntimeLaw
 
 
 def silent(_what, _done, _share):
@@ -57,7 +57,7 @@ def with_order(word, other):
 
 @pytest.fixture(scope="module")
 def equal():
-    return schedules.compare(simulate, seed=0, progress=silent)
+    return schedules.compare_schedules(simulate, seed=0, progress=silent)
 
 
 def test_every_schedule_is_that_of_its_recursion_bit_for_bit(equal):
@@ -67,7 +67,7 @@ def test_every_schedule_is_that_of_its_recursion_bit_for_bit(equal):
 
 @pytest.mark.parametrize(("word", "other"), [("fifo", backwards), ("priority", priority_backwards)])
 def test_a_simulator_that_breaks_ties_the_other_way_fails(word, other):
-    lines = schedules.compare(with_order(word, other), seed=0, progress=silent)
+    lines = schedules.compare_schedules(with_order(word, other), seed=0, progress=silent)
     failed = {line.case for line in lines if line.verdict(each_of(lines)) == DIFFERS}
     assert not agree(lines)
     assert {case for case in failed if case.startswith(f"{word}/") or case.startswith(f"{word},")}
@@ -77,7 +77,7 @@ def test_a_simulator_that_lets_jobs_pass_a_gang_fails():
     def passing(workload, cluster, **words):
         return simulate(workload, cluster, **(words | {"backfill": "greedy"}))
 
-    lines = schedules.compare(passing, seed=0, progress=silent)
+    lines = schedules.compare_schedules(passing, seed=0, progress=silent)
     assert [line.case for line in lines if line.verdict() == DIFFERS] == [
         "gangs of 1, 2, 4 and 8 without backfill, 8 GPUs"
     ]
@@ -92,7 +92,7 @@ def test_a_simulator_that_takes_the_last_of_equal_nodes_fails():
             workload, cluster, **(words | {"placement": last} if words.get("placement") == "first_fit" else words)
         )
 
-    lines = schedules.compare(from_the_end, seed=0, progress=silent)
+    lines = schedules.compare_schedules(from_the_end, seed=0, progress=silent)
     assert [line.case.split(",")[0] for line in lines if line.verdict() == DIFFERS] == ["first_fit"]
 
 
@@ -130,7 +130,7 @@ def test_the_lowest_key_goes_first_and_of_equals_who_came_first():
 
 
 def test_the_shortest_left_puts_others_off():
-    recursion = schedules.with_preemption(schedules.shortest_left)
+    recursion = schedules.with_preemption(schedules.shortest_remaining)
     assert recursion(put_in([0, 1], [5, 2]), 1) == [7, 3]
 
 
@@ -210,14 +210,14 @@ def test_busy_nodes_are_counted_once_however_many_run_there():
 
 
 def test_first_come_takes_longer_than_shortest_first_where_the_head_blocks():
-    found = helios._ratios([1, 2])
+    found = published._ratios([1, 2])
     assert 1.2 < found["Uranus"] < found["Saturn"]
 
 
 def test_a_virtual_cluster_larger_than_a_node_is_a_gang_of_nodes():
     jobs = pl.DataFrame({"timestamp": [0, 1, 2], "duration": [1.0, 1.0, 1.0], "num_gpus": [4, 32, 12], "cluster": "v"})
     jobs = jobs.with_columns(pl.from_epoch("timestamp"))
-    found = philly._jobs(jobs)
+    found = logs.philly_jobs(jobs)
     assert found.select("instances", "gpu_milli").rows() == [(1, 4000), (4, 8000), (12, 1000)]
 
 
@@ -261,7 +261,7 @@ def test_the_command_says_which_parts_there_are(command):
 def one_of_each_kind():
     return [
         means._many_servers(8, 0.7),
-        means._one_server(means.HYPER, 0.7),
+        means._one_server(means.HYPER_4, 0.7),
         means._by_run_time("sjf", means.EXPONENTIAL, 0.8),
         means._by_run_time("srpt", means.EXPONENTIAL, 0.8),
         means._priorities(1, 0.7, preempt=False),
@@ -281,9 +281,9 @@ def test_means_agree_with_theory_together(grid, monkeypatch):
 
 @pytest.mark.data
 def test_fgds_table_has_the_published_numbers(data):
-    published = fgd._published(data / "fgd-expected-results" / "allo.csv")
-    assert np.mean(published["openb_pod_list_default", "fgd"]) == pytest.approx(4.77, abs=0.005)
-    assert np.mean(published["openb_pod_list_default", "best_fit"]) == pytest.approx(7.14, abs=0.005)
+    results = published._fgd_results(data / "fgd-expected-results" / "allo.csv")
+    assert np.mean(results["openb_pod_list_default", "fgd"]) == pytest.approx(4.77, abs=0.005)
+    assert np.mean(results["openb_pod_list_default", "best_fit"]) == pytest.approx(7.14, abs=0.005)
 
 
 @pytest.mark.data

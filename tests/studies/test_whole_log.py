@@ -5,26 +5,26 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab.studies.validate import dlrm
-from fleetlab.studies.validate.busy_nodes import running
+from fleetlab.studies.validate import logs
+from fleetlab.studies.validate.logs import running
 
 HOUR = 3600.0
 
 
 @pytest.fixture
 def log(data):
-    return fleetlab.read(data / dlrm.FOLDER / dlrm.FILE, "dlrm2025")
+    return fleetlab.read(data / logs.DLRM_FOLDER / logs.DLRM_FILE, "dlrm2025")
 
 
 @pytest.fixture
 def alive(log):
     frame = log.workload.frame
-    return dlrm._alive(frame, float(frame["end"].max()))
+    return logs._alive(frame, float(frame["end"].max()))
 
 
 @pytest.mark.data
 def test_as_many_instances_run_in_every_hour_as_in_the_log(log, alive):
-    result = fleetlab.simulate(log, dlrm._cluster(alive))
+    result = fleetlab.simulate(log, logs._peak_cluster(alive))
     hours = np.arange(HOUR, float(alive["stop"].max()), HOUR)
     recorded = running(alive.select(start="begin", end="stop"), hours)
     simulated = running(result.jobs.select("start", "end"), hours)
@@ -41,7 +41,7 @@ def test_the_capacity_that_it_needs_is_what_the_log_held(log, alive):
                           "memory_mib": 10**8, "rdma_milli": 10**7, "disk_mib": 10**9})  # fmt: skip
     found = fleetlab.capacity(log, fleetlab.Cluster.of(nodes, source="made"), slo="p90 wait < 60", workers=0)
     gpus = next(e.value for e in found.estimates if e.metric == "GPUs with these nodes")
-    peak = dlrm._peak(alive, "gpu_milli") / 1000
+    peak = logs._peak(alive, "gpu_milli") / 1000
     assert 3_300 < peak < 3_500
     assert 0.95 * peak <= gpus <= 1.05 * peak  # a tenth of the jobs may wait longer
     assert found.coverage.held.jobs == 8_878

@@ -16,9 +16,8 @@ from urllib.request import Request
 import pytest
 
 import fleetlab
-from fleetlab.traces.public.catalogue import PUBLISHED, File, PublicTrace
-from fleetlab.traces.public.download import Patience, _Redirects
-from fleetlab.traces.public.fetch import fetch, gather
+from fleetlab.traces.public.download import File, Patience, _Redirects
+from fleetlab.traces.public.fetch import PUBLISHED, PublicTrace, fetch, gather
 
 HASTY = Patience(timeout=0.5, tries=3, pause=0.01)
 DATA = bytes(range(256)) * 2000  # half a megabyte

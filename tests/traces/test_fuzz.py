@@ -12,7 +12,7 @@ import pytest
 
 import fleetlab
 from fleetlab.core import Trace, TraceError
-from fleetlab.traces import READERS
+from fleetlab.traces import readers
 
 SEEDS = [range(20), pytest.param(range(20, 60), marks=pytest.mark.validate)]
 NUMBERS = [b"1e308", b"-1e308", b"-1", b"nan", b"inf", b"9" * 22, b"1e30", b"", b"0", b"-0.0", b"1e-320", b"2147483648"]
@@ -107,7 +107,7 @@ def lawful(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=["few", "many"])
-@pytest.mark.parametrize("format", sorted(READERS))
+@pytest.mark.parametrize("format", sorted(readers()))
 def test_damage_never_surprises_a_reader(format, seeds, fixtures, tmp_path):
     for seed in seeds:
         folder = damaged(fixtures / format / "good", tmp_path / "log", seed)

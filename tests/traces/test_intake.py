@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.core.result import Provenance
-from fleetlab.traces.input import line_blocks
+from fleetlab.traces.input import files as input_files
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake, TableSchema
 
@@ -117,8 +117,8 @@ def sizes(monkeypatch):
     """Set the sizes of a block and of the longest line, so small that every place is a border."""
 
     def put(block: int, longest: int = 64) -> None:
-        monkeypatch.setattr(line_blocks, "BLOCK", block)
-        monkeypatch.setattr(line_blocks, "LONGEST", longest)
+        monkeypatch.setattr(input_files, "BLOCK", block)
+        monkeypatch.setattr(input_files, "LONGEST", longest)
 
     return put
 
@@ -340,7 +340,7 @@ def test_a_reader_that_loses_a_row_cannot_make_a_trace():
     intake.read("t", 2)
     intake.keep("t", 1)
     nothing = Workload.of(pl.DataFrame({"submit": []}), source="s")
-    with pytest.raises(AssertionError, match="rows lost at the door"):
+    with pytest.raises(AssertionError, match="rows lost by the reader"):
         Trace(nothing, Provenance("read", "s"), counts=intake.counts())
 
 

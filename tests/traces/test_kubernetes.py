@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.core import TraceError
-from fleetlab.traces.kubernetes.gpus import NodeGpus, gpu_request, slice_of
-from fleetlab.traces.kubernetes.objects import MalformedObject
-from fleetlab.traces.kubernetes.quantity import quantity
+from fleetlab.schedulers.kubernetes.reader.nodes import NodeGpus, gpu_request, slice_of
+from fleetlab.schedulers.kubernetes.reader.objects import MalformedObject, quantity
 
 A100 = NodeGpus(memory=40_000, product="NVIDIA-A100-SXM4-40GB")
 
@@ -365,7 +364,7 @@ DEEP = b'{"kind": "List", "items": [{"kind": "Pod", "metadata": ' + b'{"a":' * 1
         (gzip.compress(listed(pod()).encode(), mtime=0)[:60], "truncated or damaged"),
         (DEEP, "nested too deep"),
         (b'{"kind": "Pod" "metadata"', "`}` expected"),
-        (b"kind: Pod\n", "no JSON list of pods"),
+        (b"kind: Pod\n", "no `metadata.name`"),
         (b"", "no JSON list of pods"),
         (listed().encode(), "contains no pods"),
         (b'{"kind": "List", "items": [{"kind": "Pod", "n": ' + b"9" * 5000 + b"}]}", "not JSON, or truncated"),

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from fleetlab.core import TraceError
-from fleetlab.core.kubernetes import SCORES
-from fleetlab.traces.kubernetes.objects import MalformedObject
-from fleetlab.traces.kubernetes.scheduler_config import read_scheduler, scheduler_of
-from fleetlab.traces.kubernetes.scheduling import scheduling_pod
+from fleetlab.schedulers.kubernetes.config import SCORES
+from fleetlab.schedulers.kubernetes.reader.objects import MalformedObject
+from fleetlab.schedulers.kubernetes.reader.scheduler_config import read_scheduler, scheduler_of
+from fleetlab.schedulers.kubernetes.reader.scheduling import scheduling_pod
 
 KIND = {"kind": "KubeSchedulerConfiguration"}
 

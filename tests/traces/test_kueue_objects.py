@@ -6,11 +6,9 @@ import pytest
 
 import fleetlab
 from fleetlab.core import PolicyError, Scenario, TraceError
-from fleetlab.core.kueue import MAY_STOP, TRY_NEXT, Kueue
-from fleetlab.core.kueue_quota import ResourceQuota
-from fleetlab.traces.kubernetes.kueue import kueue_object
-from fleetlab.traces.kubernetes.kueue_file import read_kueue
-from fleetlab.traces.kubernetes.objects import MalformedObject
+from fleetlab.schedulers.kubernetes.reader.kueue import kueue_object, read_kueue
+from fleetlab.schedulers.kubernetes.reader.objects import MalformedObject
+from fleetlab.schedulers.kueue.config import MAY_STOP, TRY_NEXT, Kueue, ResourceQuota
 
 GPU = "nvidia.com/gpu"
 
@@ -205,3 +203,39 @@ def test_such_a_trace_is_saved_loaded_and_simulated_by_its_own_kueue(folder, tmp
 def test_every_object_is_counted(folder):
     rows = fleetlab.read(folder, "kubernetes").counts.rows_by_key("table")
     assert rows["Kueue objects"] == [(5, 5, 0)]
+
+
+# -- fields that are not read --------------------------------------------------------------------------------------
+
+
+def test_a_misspelt_field_of_a_file_is_refused_with_the_closest_name(tmp_path):
+    one = thing("ClusterQueue", "a", resourceGroups=groups(), preemptoin={"withinClusterQueue": "LowerPriority"})
+    (tmp_path / "queues.json").write_text(json.dumps({"items": [one]}))
+    with pytest.raises(TraceError, match=r"unknown field `preemptoin` of ClusterQueue; did you mean preemption\?"):
+        read_kueue(tmp_path / "queues.json")
+
+
+def test_fields_of_a_list_that_are_unknown_or_not_simulated_are_noted_with_their_count(folder):
+    spec = {"resourceGroups": groups(), "preemptoin": {"x": 1}, "namespaceSelector": {"matchLabels": {"team": "cv"}},
+            "admissionChecksStrategy": {"admissionChecks": [{"name": "dws", "onFlavors": ["h100"]}]}}  # fmt: skip
+    more = [thing("ClusterQueue", name, **spec) for name in ("b", "c")]
+    (folder / "more.json").write_text(json.dumps({"kind": "List", "items": more}))
+    notes = fleetlab.read(folder, "kubernetes").notes
+    assert "unknown field `preemptoin` of ClusterQueue; did you mean preemption? (2 objects)" in notes
+    assert "`namespaceSelector` of ClusterQueue is not simulated (2 objects)" in notes
+    assert "`onFlavors` of ClusterQueue is not simulated (2 objects)" in notes
+
+
+def test_fair_sharing_is_read_from_the_config_map_of_kueues_controller(folder):
+    text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nfairSharing: {enable: true}\n"
+    about = {"name": "kueue-manager-config", "namespace": "kueue-system"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": about,
+        "data": {"controller_manager_config.yaml": text},
+    }
+    (folder / "kueue-config.json").write_text(json.dumps(config))
+    trace = fleetlab.read(folder, "kubernetes")
+    assert trace.scheduler.fair_sharing.enable
+    assert trace.counts.rows_by_key("table")["Kueue objects"] == [(6, 6, 0)]

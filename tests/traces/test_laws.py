@@ -8,15 +8,15 @@ import pytest
 import fleetlab
 from fleetlab.core import FleetlabError, Trace, TraceError
 from fleetlab.core.workload import SCHEMA
-from fleetlab.traces import READERS
+from fleetlab.traces import readers
 
 # A table of one's own says nothing by itself: what its columns mean comes with it.
 OPTIONS = {
     ("csv", "good"): {"map": {"submit": "`created at`", "start": "began", "end": "finished", "gpu_milli": "gpus*1000"}},
     ("csv", "bad"): {"map": {"gpu_milli": "gpus*1000"}},
 }
-FORMATS = sorted(READERS)
-KNOWN = sorted(set(READERS) - {"csv"})  # of which one can tell by a look
+FORMATS = sorted(readers())
+KNOWN = sorted(set(readers()) - {"csv"})  # of which one can tell by a look
 
 
 def read(path, format: str) -> Trace:
@@ -82,7 +82,7 @@ def test_a_trace_comes_back_from_disk_as_it_was_read(format, kind, fixtures, tmp
 
 @pytest.mark.parametrize("format", KNOWN)
 def test_a_file_is_recognised_as_its_own_format(format, fixtures):
-    fitting = [name for name, f in READERS.items() if f.fits(fleetlab.traces.Peek(fixtures / format / "good"))]
+    fitting = [name for name, f in readers().items() if f.fits(fleetlab.traces.Peek(fixtures / format / "good"))]
     assert fitting == [format]
 
 
@@ -118,7 +118,7 @@ def test_an_empty_folder_and_a_missing_one_are_refused(asked, tmp_path):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_format_says_what_it_is(format):
-    about = READERS[format]
+    about = readers()[format]
     assert all([about.title, about.expects, about.licence, about.origin])
 
 
@@ -127,7 +127,7 @@ def test_a_format_that_is_not_there_is_refused_with_a_guess():
         fleetlab.read(".", "openb2032")
 
 
-@pytest.mark.parametrize("format", [name for name in FORMATS if "map" not in READERS[name].options])
+@pytest.mark.parametrize("format", [name for name in FORMATS if "map" not in readers()[name].options])
 def test_an_option_that_a_format_does_not_take_is_refused(format, fixtures):
     with pytest.raises(TraceError, match="has no option: map"):
         fleetlab.read(fixtures / format / "good", format, map={"submit": "x"})

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab.traces.input import line_blocks
+from fleetlab.traces.input import files
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_table_that_lies_there_twice_is_read_once_unpacked(good, trace, tmp_pa
 
 
 def test_blocks_of_any_size_give_the_same_trace(good, trace, monkeypatch):
-    monkeypatch.setattr(line_blocks, "BLOCK", 97)
+    monkeypatch.setattr(files, "BLOCK", 97)
     other = fleetlab.read(good, "pai2020")
     assert other.workload.frame.equals(trace.workload.frame)
     assert other.placements.collect().equals(trace.placements.collect())

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fleetlab.traces import READERS, read
-from fleetlab.traces.preview import preview
+from fleetlab.traces import read, readers
+from fleetlab.traces.table.reader import preview
 
 
-@pytest.mark.parametrize("name", sorted(READERS))
+@pytest.mark.parametrize("name", sorted(readers()))
 def test_every_format_is_recognized_by_its_beginning(fixtures, name):
     folder = fixtures / name / "good"
     files = list(folder.iterdir())

@@ -8,7 +8,7 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Workload
 from fleetlab.core import TraceError
-from fleetlab.traces.schedulers import read_scheduler
+from fleetlab.core.schedulers import read_scheduler
 
 PACKING = """apiVersion: kubescheduler.config.k8s.io/{version}
 kind: KubeSchedulerConfiguration
@@ -61,7 +61,7 @@ def written(folder, text, name="scheduler.yaml"):
         (KAI.format(resource="gpus", quota=8), "Queue q: `spec.resources` has no gpus"),
         (KAI.format(resource="gpu", quota=-8), "`quota` is below 0: -8"),
         (VOLCANO.format(weight=0), "`spec.weight` is below 1: 0"),
-        (KUEUE, "no `nominalQuota` of nvidia.com/gpu"),
+        (KUEUE, "unknown field `nominalQuotas` of ClusterQueue; did you mean nominalQuota?"),
     ],
 )
 def test_what_is_not_understood_is_refused(tmp_path, text, what):
@@ -107,7 +107,7 @@ def test_workloads_that_wait_without_pods_are_named(tmp_path):
     }
     written(tmp_path, json.dumps({"kind": "List", "items": [pod, waiting, admitted]}), "pods.json")
     notes = fleetlab.read(tmp_path, "kubernetes").notes
-    assert any("have no pods are not in the trace: 1 (job-waits)" in note for note in notes)
+    assert any("do not say for which pods are not in the trace: 1 (default/job-waits)" in note for note in notes)
 
 
 @pytest.mark.parametrize("text", [KAI.format(resource="gpu", quota=8), VOLCANO.format(weight=1)])

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.core import TraceError
-from fleetlab.traces.slurm.hostlist import MOST, expand
-from fleetlab.traces.slurm.reader import COLUMNS
-from fleetlab.traces.slurm.tres import PerGpu, demand, mebibytes, tres
+from fleetlab.schedulers.slurm.reader.node_lists import MOST, expand
+from fleetlab.schedulers.slurm.reader.reader import COLUMNS
+from fleetlab.schedulers.slurm.reader.tres import PerGpu, demand, mebibytes, tres
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|NodeList\n"
 
@@ -605,3 +606,14 @@ def test_what_a_job_got_counts_before_what_it_asked_for(columns, nodes):
 def test_gpus_of_before_they_were_tracked_count_too():
     found = demand(defaultdict(str, ReqGRES="gpu:v100:2", NNodes="2"), 0, PerGpu())
     assert (found.instances, found.gpu_milli, found.gpu_types) == (2, 2000, ("v100",))
+
+
+def test_lists_of_89_million_nodes_are_counted_and_not_written_out(tmp_path):
+    path = tmp_path / "sacct.txt"
+    row = "{0}|2026-01-01T00:00:00|2026-01-01T00:00:00|2026-01-01T00:01:00|COMPLETED|n{0}-[1-99000]|cpu=1,node=99000\n"
+    path.write_text("JobID|Submit|Start|End|State|NodeList|AllocTRES\n" + "".join(row.format(k) for k in range(900)))
+    began = time.process_time()
+    trace = fleetlab.read(path, "slurm")
+    assert time.process_time() - began < 5
+    assert len(trace.workload) == 900
+    assert "the node lists are too long to keep: no placements" in trace.notes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = files("fleetlab.traces.slurm") / "collect.sh"
+SCRIPT = files("fleetlab.schedulers.slurm.reader") / "collect.sh"
 SAID = {
     "sacct": """case "$*" in
 *--helpformat*) echo "Account    JobID   JobName State"; echo "Submit Start" ;;

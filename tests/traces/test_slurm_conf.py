@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetlab.core import FleetlabError, TraceError
-from fleetlab.core.slurm import Slurm
-from fleetlab.traces.slurm.accounts import queue_tree, read_accounts, read_dump, read_qos, read_shares
-from fleetlab.traces.slurm.conf import read_conf, weights_of
-from fleetlab.traces.slurm.scheduler_parameters import backfill_loop, left_over, main_loop
+from fleetlab.schedulers.slurm.config import Slurm
+from fleetlab.schedulers.slurm.reader.accounts import queue_tree, read_accounts, read_dump, read_qos, read_shares
+from fleetlab.schedulers.slurm.reader.conf import read_conf, weights_of
+from fleetlab.schedulers.slurm.reader.conf_keys import backfill_loop, left_over, main_loop
 
 CONF = """# a small site
 ClusterName=lab

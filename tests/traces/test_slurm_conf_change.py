@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from fleetlab import Cluster, TraceError
-from fleetlab.core.queues import Limits, Queue, QueueTree
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Slurm, Weights
-from fleetlab.traces.slurm.conf_change import change_conf
+from fleetlab.core.queues import Limits, Qos, Queue, QueueTree
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Priority, Slurm, Weights
+from fleetlab.schedulers.slurm.reader.conf_change import change_conf
 
 NODES = pl.DataFrame(
     {
@@ -53,20 +53,20 @@ def changed(*lines):
 
 
 def test_a_line_takes_the_place_of_the_sites_own_and_the_rest_stays():
-    made = change("PriorityWeightAge=0").slurm
+    made = change("PriorityWeightAge=0").scheduler
     weights = replace(SITE.priority.weights, age=0.0)
     assert made == replace(SITE, priority=replace(SITE.priority, weights=weights))
 
 
 def test_scheduler_parameters_are_one_line_whose_entries_are_the_defaults_where_it_does_not_name_them():
-    made = change("SchedulerParameters=bf_interval=120").slurm
+    made = change("SchedulerParameters=bf_interval=120").scheduler
     assert made.backfill == BackfillLoop(interval=120)
     assert made.main == MainLoop()
     assert made.parameters == ()
 
 
 def test_an_entry_of_the_scheduler_parameters_alone_changes_only_itself():
-    made = change("bf_interval=120", "bf_continue=no", "bf_busy_nodes=yes").slurm
+    made = change("bf_interval=120", "bf_continue=no", "bf_busy_nodes=yes").scheduler
     assert made == replace(SITE, backfill=replace(SITE.backfill, interval=120, goes_on=False, busy_nodes=True))
 
 
@@ -89,12 +89,12 @@ def test_what_changes_is_listed_line_by_line():
 
 def test_weights_that_had_no_effect_count_when_they_are_switched_on():
     basic = replace(SITE, priority=replace(SITE.priority, multifactor=False))
-    assert change("PriorityType=priority/multifactor", site=basic).slurm == SITE
+    assert change("PriorityType=priority/multifactor", site=basic).scheduler == SITE
 
 
 def test_partitions_that_are_not_named_stay_and_a_partition_can_be_made():
     made = change("PartitionName=night Nodes=n[2-3] PriorityTier=9 MaxTime=UNLIMITED")
-    assert made.slurm.partitions == (*SITE.partitions, Partition("night", tier=9))
+    assert made.scheduler.partitions == (*SITE.partitions, Partition("night", tier=9))
     assert made.cluster.frame["partitions"].to_list() == [["short", "long"], ["long", "night"], ["long", "night"]]
 
 
@@ -102,25 +102,27 @@ def test_a_partition_gets_other_nodes():
     made = change("PartitionName=short Nodes=n[1-2]").cluster
     assert made.frame["partitions"].to_list() == [["short", "long"], ["short", "long"], ["long"]]
     assert change("PartitionName=short Nodes=ALL").cluster.frame["partitions"][2].to_list() == ["short", "long"]
-    assert change("PartitionName=short MaxTime=5").cluster is CLUSTER
+    assert change("PartitionName=short MaxTime=5").cluster is None
 
 
 def test_a_partition_that_does_not_preempt_in_a_cluster_that_does():
     preempting = replace(SITE, preempt="partition", preempt_mode="requeue")
-    made = change("PartitionName=long PreemptMode=OFF", site=preempting).slurm
+    made = change("PartitionName=long PreemptMode=OFF", site=preempting).scheduler
     assert [p.preempt_mode for p in made.partitions] == [None, "off"]
 
 
 def test_a_limit_of_a_qos_is_that_of_the_resources_it_names():
-    (normal, high) = change("QOS=normal MaxTRESPerUser=gres/gpu=4").slurm.qos
+    (normal, high) = change("QOS=normal MaxTRESPerUser=gres/gpu=4").scheduler.qos
     assert normal.per_user.resources == {"gpu": 4.0, "cpu": 64.0}
     assert high == SITE.qos[1]
-    assert change("QOS=normal MaxTRESPU=gres/gpu=-1").slurm.qos[0].per_user.resources == {"cpu": 64.0}
-    assert change("QOS=high GrpJobs=-1").slurm.qos[1].limits == Limits()
+    assert change("QOS=normal MaxTRESPU=gres/gpu=-1").scheduler.qos[0].per_user.resources == {"cpu": 64.0}
+    assert change("QOS=high GrpJobs=-1").scheduler.qos[1].limits == Limits()
 
 
 def test_shares_and_limits_of_accounts_change_and_their_usage_stays():
-    queues = change("Account=vision Fairshare=10 GrpTRES=gres/gpu=16", "Account=vision User=ann MaxJobs=2").slurm.queues
+    queues = change(
+        "Account=vision Fairshare=10 GrpTRES=gres/gpu=16", "Account=vision User=ann MaxJobs=2"
+    ).scheduler.queues
     assert queues["vision"] == replace(SITE.queues["vision"], shares=10.0, limits=Limits(resources={"gpu": 16.0}))
     assert queues["vision/ann"] == replace(SITE.queues["vision/ann"], per_user=Limits(jobs=2))
 
@@ -159,7 +161,7 @@ def test_a_partition_that_is_not_there_and_an_empty_name_are_refused(line, messa
 def test_what_the_site_has_already_changes_nothing():
     made = change("PriorityWeightAge=1000", "PartitionName=short MaxTime=01:00:00", "QOS=high Priority=100")
     assert made.settings == ()
-    assert made.slurm == SITE
+    assert made.scheduler == SITE
 
 
 @pytest.mark.parametrize(
@@ -195,4 +197,4 @@ def test_a_file_that_is_not_there_or_says_nothing(tmp_path):
 
 @pytest.mark.parametrize(("word", "which"), [("NO", "no"), ("YES", "all"), ("ANY", "any")])
 def test_limits_of_partitions_are_enforced_for_none_any_or_all_of_them(word, which):
-    assert change(f"EnforcePartLimits={word}").slurm.enforce_partitions == which
+    assert change(f"EnforcePartLimits={word}").scheduler.enforce_partitions == which

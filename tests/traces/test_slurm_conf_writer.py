@@ -4,11 +4,12 @@ import math
 
 import polars as pl
 import pytest
+from realtest.lab import gres_conf
 
 from fleetlab.core.cluster import Cluster
-from fleetlab.core.queues import JobLimits, Limits, Queue, QueueTree
-from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Slurm, Weights
-from fleetlab.traces.slurm.conf_writer import accounts, gres_conf, scheduler_parameters, slurm_conf
+from fleetlab.core.queues import JobLimits, Limits, Qos, Queue, QueueTree
+from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Priority, Slurm, Weights
+from fleetlab.schedulers.slurm.reader.conf_writer import accounts, scheduler_parameters, slurm_conf
 
 NODES = pl.DataFrame(
     {

@@ -5,9 +5,9 @@ import pytest
 
 import fleetlab
 from fleetlab.core.events import Drain, Outage
-from fleetlab.traces.slurm.attempts import without_lost_runs
-from fleetlab.traces.slurm.events import node_events
-from fleetlab.traces.slurm.site import with_partitions
+from fleetlab.schedulers.slurm.reader.attempts import without_lost_runs
+from fleetlab.schedulers.slurm.reader.events import node_events
+from fleetlab.schedulers.slurm.reader.site import with_partitions
 
 HEADER = "JobID|User|Account|Submit|Eligible|Start|End|State|ReqTRES|AllocTRES|NodeList|ElapsedRaw|Flags|Reason"
 NODES = "\n".join(

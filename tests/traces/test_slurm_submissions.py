@@ -3,8 +3,8 @@
 import pytest
 
 import fleetlab
-from fleetlab.traces.slurm.dependencies import Wish, wishes
-from fleetlab.traces.slurm.submit_line import options_of, parts_of
+from fleetlab.schedulers.slurm.reader.dependencies import Wish, wishes
+from fleetlab.schedulers.slurm.reader.submissions import options_of, parts_of
 
 HEADER = (
     "JobID|User|Account|QOS|Partition|Submit|Eligible|Start|End|State|ReqTRES|AllocTRES|NodeList|SubmitLine|JobName\n"

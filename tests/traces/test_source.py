@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input import line_blocks
+from fleetlab.traces.input import files
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import Peek
 
@@ -243,4 +243,4 @@ def test_a_line_of_half_a_gigabyte_costs_a_few_blocks_of_memory(tmp_path):
     said = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True).stdout
     rows, peak = said.splitlines()
     assert rows == "[('x', 1, 1), ('y', 2, 3)] [2]"
-    assert int(peak) << 10 < LIMIT + 4 * line_blocks.BLOCK
+    assert int(peak) << 10 < LIMIT + 4 * files.BLOCK

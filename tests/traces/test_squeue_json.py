@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fleetlab.core import TraceError
-from fleetlab.traces.slurm.squeue_json import queue_rows
+from fleetlab.schedulers.slurm.reader.squeue_json import queue_rows
 
 # As 22.05 writes it: plain numbers, null where there is none.
 OLD = {

@@ -10,16 +10,24 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.refit_synthetic import refit, restore
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces.builtin import open_trace
+from fleetlab.core.data import open_trace
 from fleetlab.traces.synthesize import pairing, synthesize, wait_sampling
-from fleetlab.traces.synthesize.bins import drawn, grid, ranked
 from fleetlab.traces.synthesize.groups import deal, group_sizes
-from fleetlab.traces.synthesize.joint_law import Constraint, fit, multipliers
-from fleetlab.traces.synthesize.laws import FULL, LAWS, TYPES
+from fleetlab.traces.synthesize.joint_law import (
+    FULL,
+    LAWS,
+    TYPES,
+    Constraint,
+    at_quantiles,
+    fit,
+    grid,
+    multipliers,
+    ranked,
+)
 from fleetlab.traces.synthesize.pairing import Margins, PairConstraint, paired, tilt
-from fleetlab.traces.synthesize.refit import refit, restore
 from fleetlab.traces.synthesize.requests import CPU_RUN_TIME, RUN_TIME, shapes
 from fleetlab.traces.synthesize.run_times import held_a_job, run_times
 from fleetlab.traces.synthesize.usage import REQUESTED, usage_law
@@ -364,7 +372,7 @@ def test_progress_is_told_from_nothing_to_all():
 
 def test_a_fitted_law_keeps_what_is_given_and_grants_the_wish():
     given = np.array([0.25, 0.75])
-    law = fit("a test", np.ones((2, 3)), [Constraint(np.array([0.0, 1.0, 2.0]), 1.4, 1e-6)], given=given)
+    law = fit("a test", np.ones((2, 3)), [Constraint(np.array([0.0, 1.0, 2.0]), 1.4, 1e-6)], marginal=given)
     assert law.sum(axis=1) == pytest.approx(given)
     assert (law @ [0.0, 1.0, 2.0]).sum() == pytest.approx(1.4)
 
@@ -487,7 +495,7 @@ def test_groups_hold_every_job(jobs):
 def test_ranked_values_have_their_law_whatever_the_scores():
     law, edges = np.array([[0.5, 0.5]]), grid(1.0, 100.0, 2)
     pool = np.zeros(1000, dtype=np.int64)
-    value, _ = drawn(law, edges, pool, ranked(pool, np.random.default_rng(0).random(1000) ** 5))
+    value, _ = at_quantiles(law, edges, pool, ranked(pool, np.random.default_rng(0).random(1000) ** 5))
     assert np.median(value) == pytest.approx(10.0, rel=0.01)
 
 
@@ -529,14 +537,14 @@ def test_a_cache_that_cannot_be_written_only_means_that_nothing_is_kept(tmp_path
 
 def test_a_folder_is_opened_as_a_saved_trace(tmp_path):
     kept = synthesize("pai2020", jobs=100).save(tmp_path / "mine")
-    assert len(open_trace(kept).workload) == 100
+    assert len(open_trace(str(kept)).workload) == 100
 
 
 @pytest.mark.parametrize(
     "words", ["builtin:", "builtin:many", "builtin:1:2:3", "builtin:-5", "builtin:²", "builtin:" + "9" * 5000]
 )
 def test_built_in_words_that_make_no_sense_are_refused(words, cache):
-    with pytest.raises(TraceError, match="not a built-in trace"):
+    with pytest.raises(TraceError, match="not a synthetic trace"):
         open_trace(words)
 
 

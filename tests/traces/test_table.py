@@ -3,6 +3,7 @@
 import math
 import shlex
 import string
+import time
 
 import polars as pl
 import pytest
@@ -707,3 +708,12 @@ def test_an_estimate_below_zero_is_turned_away(tmp_path):
     trace = fleetlab.read(file, "csv")
     assert len(trace.workload) == 1
     assert trace.rejects["reason"].to_list() == ["`estimate` is negative: -1.0"]
+
+
+def test_a_first_line_of_a_million_columns_is_refused_at_once(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("submit,runtime" + ",c" * 1_000_000 + "\n")
+    began = time.process_time()
+    with pytest.raises(fleetlab.TraceError, match=r"wide.csv: .*,\d+ columns in its first line"):
+        fleetlab.read(path, "csv")
+    assert time.process_time() - began < 5

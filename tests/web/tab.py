@@ -39,6 +39,17 @@ class Tab:
 
     def answered(self):
         self.until("document.getElementById('status').textContent.startsWith('Answered')")
+        return self.unfold()
+
+    def unfold(self):
+        """Open the panel of each question, and all metrics."""
+        self.ask("document.querySelectorAll('#asks [aria-expanded=false]:not([hidden])').forEach(b => b.click())")
+        self.ask("document.getElementById('metrics').open = true")
+        return self
+
+    def refined(self):
+        """Wait until the numbers are those of replicas, and no more of them are simulated."""
+        self.until("document.getElementById('evidence').textContent.startsWith('Means over')")
         return self
 
     def text(self, name):

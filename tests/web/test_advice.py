@@ -53,7 +53,7 @@ def tab(browser, page):
 def test_what_helps_comes_first_and_of_that_the_cheapest(scenario):
     rows = advise(scenario, "diagnose")["rows"]
     assert len(rows) > 2
-    ranks = [(row["verdict"] == "not significant", row["tier"], row["cost"]) for row in rows]
+    ranks = [(row["verdict"] == "not decided", row["tier"], row["cost"]) for row in rows]
     assert ranks == sorted(ranks)
     assert all(row["effect"]["value"] < 0 for row in rows)
     bought = [row for row in rows if row["tier"] == BOUGHT]
@@ -64,22 +64,22 @@ def test_what_helps_comes_first_and_of_that_the_cheapest(scenario):
 
 def test_a_recommendation_that_can_be_tried_does_what_it_says(scenario):
     before = simulate(scenario).jobs
-    rows = [row for row in advise(scenario, "diagnose")["rows"] if row["words"]]
+    rows = [row for row in advise(scenario, "diagnose")["rows"] if row["words"] and row["verdict"] == "better"]
     assert rows
     for row in rows:
         after = simulate(scenario.replace(**row["words"])).jobs
         waits = [float((jobs["start"] - jobs["submit"]).mean()) for jobs in (before, after)]
-        assert waits[1] - waits[0] == pytest.approx(row["effect"]["value"], abs=1e-6), row["action"]
+        assert waits[1] < waits[0], row["action"]
 
 
-def test_the_nodes_that_meet_a_goal_are_the_fewest_of_which_a_run_meets_it(scenario, busy):
+def test_a_run_with_the_nodes_that_meet_a_goal_meets_it_and_one_with_two_does_not(scenario, busy):
     answer = advise(scenario, "capacity", "mean wait < 20m")
     [row] = answer["rows"]
     needed = int(row["action"].split()[1])
     assert row["effect"]["text"] == "mean wait < 20m"
     assert row["tier"] == (BOUGHT if needed > 4 else SETTING)
     waits = []
-    for size in (needed - 2, needed):  # of two types in proportion
+    for size in (2, needed):  # of two types in proportion
         jobs = simulate(replace(busy, cluster=scaled(scenario.cluster, None, size))).jobs
         waits.append(float((jobs["start"] - jobs["submit"]).mean()))
     assert waits[1] < 1200 <= waits[0]
@@ -121,5 +121,5 @@ def test_a_goal_is_asked_for_and_its_answer_joins_the_table(tab):
     tab.choose("goal", "mean wait < 20m")
     tab.click("#ask-capacity")
     tab.until("document.getElementById('advice-table').innerText.includes('mean wait < 20m')")
-    assert "stays below 20 min" in tab.text("advice-capacity")
+    assert "keep the mean wait below 20 min" in tab.text("advice-capacity")
     assert violations(tab.browser) == []

@@ -105,7 +105,7 @@ def drawn(tab):
 
 # The middle of the rows, once it rests there for two frames and nothing covers it.
 RESTS = """(done => {
-  const over = document.querySelector('#cluster-timeline .u-over');
+  const over = document.querySelector('#cluster-timeline .timeline .u-over');
   over.scrollIntoView({ block: 'center', behavior: 'instant' });
   const place = () => { const b = over.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; };
   const before = place();
@@ -124,7 +124,7 @@ def rows_in_view(tab):
     end = time.monotonic() + PATIENCE
     while not tab.browser.execute_async_script(RESTS):
         assert time.monotonic() < end, "the timeline moves, or is covered"
-    return tab.find("#cluster-timeline .u-over")
+    return tab.find("#cluster-timeline .timeline .u-over")
 
 
 def settled(tab):
@@ -173,8 +173,8 @@ def test_a_brush_sets_the_window_of_all_numbers_and_stays_from_one_what_if_to_th
     assert tab.state["submitted"] == window
     assert tab.ask(f"{TIMELINE}.window") == [float(t) for t in window[0].split("..")]
     link = urlsplit(tab.browser.current_url).query
-    numbers = tab.numbers()
-    tab.open(link)
+    numbers = tab.refined().numbers()
+    tab.open(link).refined()
     drawn(tab)
     assert (tab.numbers(), tab.ask(f"{TIMELINE}.window.length")) == (numbers, 2)
     tab.find("body").send_keys(Keys.ESCAPE)

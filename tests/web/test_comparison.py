@@ -1,35 +1,61 @@
 """A scenario compared with the baseline: paired where it can be, and never surer than it is."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 import pytest
 
-from fleetlab import Prices, Provenance, simulate
+from fleetlab import Prices, Provenance, compare, simulate
+from fleetlab.core.data import open_trace
 from fleetlab.core.scenario import Scenario
-from fleetlab.stats import BlockBootstrap, paired_difference
+from fleetlab.studies.compare.runs import Runs
 from fleetlab.web.comparison import METRICS, as_result, compare_runs
 from fleetlab.web.link import Link
-from fleetlab.web.records import Part, RunRecord, save
-from fleetlab.web.runs import completed_by_both, decode, of_part, pack, run_scenario, unpack
+from fleetlab.web.runs import RunRecord, check_size, measure_replica, save
 
 
-def beside(base, now):
-    return compare_runs(Link.of("order=sjf"), base, now, "")
+def beside(base, now, query="order=sjf"):
+    return compare_runs(Link.of(query), base, now)
 
 
-def outcome_of(trace, record=None, **words):
-    measured = {} if record is None else {"measured": lambda run: save(run, record)}
-    return run_scenario(Scenario.of(trace, **words), **measured) | {"seconds": 1.0, "cpu_seconds": 1.0}
+@pytest.fixture(scope="module")
+def record_of(tmp_path_factory):
+    """Simulates as the page does, and stores the run."""
+
+    def record(trace, **words):
+        run = simulate(check_size(Scenario.of(trace, **words)))
+        folder = tmp_path_factory.mktemp("records") / "one"
+        save(run, folder)
+        return RunRecord.load(folder)
+
+    return record
 
 
-def on_the_same_jobs(trace, folder, **words):
-    """Compare a scenario with the defaults, as the page does: on the jobs that completed in both."""
-    outcomes = outcome_of(trace, folder / "base"), outcome_of(trace, folder / "now", **words)
-    part = Part(among=pack(completed_by_both(*outcomes)))
-    records = (RunRecord.load_from(folder / name) for name in ("base", "now"))
-    return beside(*(of_part(o, r.measure(part, Prices())) for o, r in zip(outcomes, records, strict=True)))
+@pytest.fixture(scope="module")
+def refined(small, record_of):
+    """Compares two scenarios of one trace by replicas, as the page does."""
+
+    def refine(before, after, query="order=sjf"):
+        words = {"baseline": before, "scenario": after}
+        records = {name: record_of(small, **own) for name, own in words.items()}
+        arguments = {name: {"folder": r.folder, "progress": lambda *_: None} for name, r in records.items()}
+        scenarios = {name: check_size(Scenario.of(small, **own)) for name, own in words.items()}
+        runs = Runs.of(
+            scenarios, workers=0, progress=lambda *_: None, function=measure_replica, arguments=arguments
+        )  # fmt: skip
+        return compare_runs(Link.of(query), *records.values(), drawn=False, runs=runs)
+
+    return refine
+
+
+@pytest.fixture(scope="module")
+def twice(refined):
+    """Twice the load, from an empty cluster."""
+    return refined({"warm_up": "none"}, {"warm_up": "none", "load": 2.0}, "warm_up=none&load=2&base=warm_up%3Dnone")
 
 
 def rows(told):
@@ -37,34 +63,35 @@ def rows(told):
 
 
 @pytest.fixture(scope="module")
-def base(small):
-    return outcome_of(small)
+def base(small, record_of):
+    return record_of(small)
 
 
 @pytest.fixture(scope="module")
-def sjf(small):
-    return outcome_of(small, order="sjf")
+def sjf(small, record_of):
+    return record_of(small, order="sjf")
 
 
 @pytest.fixture(scope="module")
-def busier(small):
-    return outcome_of(small, load=2.0)
+def busier(small, record_of):
+    return record_of(small, load=2.0)
 
 
 def test_the_same_run_is_the_same_and_says_so(base):
     told = beside(base, base)
-    assert {row["verdict"] for row in told["rows"]} == {"same"}
+    assert {row["verdict"] for row in told["rows"]} == {"no difference"}
     assert all(row["change"]["value"] == 0 for row in told["rows"])
 
 
-def test_the_same_scenario_played_twice_has_no_change_and_an_interval_of_none(small, base):
-    again = outcome_of(small)
-    change = rows(beside(base, again))["mean wait"]["change"]
-    assert (change["value"], change["low"], change["high"]) == (0.0, 0.0, 0.0)
+def test_the_same_scenario_played_twice_makes_no_difference(small, base, record_of):
+    again = record_of(small)
+    told = rows(beside(base, again))
+    assert {row["change"]["value"] for row in told.values()} == {0.0}
+    assert {row["verdict"] for row in told.values()} == {"no difference"}
 
 
 def test_values_are_those_of_the_simulator_and_changes_their_differences(base, sjf):
-    said, before = ({e["metric"]: e["value"] for e in (*o["exact"], *o["result"]["summary"])} for o in (sjf, base))
+    said, before = ({m: e.value for m, e in one.measure(Prices()).estimates.items()} for one in (sjf, base))
     told = rows(beside(base, sjf))
     assert set(told) == set(METRICS)
     for metric, row in told.items():
@@ -72,20 +99,31 @@ def test_values_are_those_of_the_simulator_and_changes_their_differences(base, s
         assert row["change"]["value"] == pytest.approx(said[metric] - before[metric])
 
 
-def test_replicates_are_of_the_metrics_of_the_simulator(base):
-    summary = {e["metric"]: e["value"] for e in base["result"]["summary"]}
-    for metric, values in base["replicates"].items():
-        assert decode(values).values[0] == pytest.approx(summary[metric])
+def test_replicas_have_the_numbers_of_compare(small, twice):
+    result = compare([Scenario.of(small, warm_up="none", load=load) for load in (1.0, 2.0)], workers=0)
+    assert len(result.records) == 3
+    for record in result.records:
+        row = rows(twice)[record.metric]
+        assert (row["verdict"], twice["scope"], twice["replicas"]) == (record.verdict, record.scope, record.replicas)
+        ours = [row[side]["value"] for side in ("base", "now")], *(row["change"][x] for x in ("value", "low", "high"))
+        theirs = [record.before, record.after], record.difference, record.low, record.high
+        assert ours[0] == pytest.approx(theirs[0])
+        assert ours[1:] == pytest.approx(theirs[1:])
 
 
-def test_the_interval_of_a_change_is_that_of_stats(small, base, sjf):
-    runs = [simulate(small, order=order).jobs for order in ("fifo", "sjf")]
-    bootstrap = BlockBootstrap.of_times(runs[0]["submit"].to_numpy(), small.workload.frame["submit"].max())
-    before, after = (bootstrap.means(jobs["wait"].to_numpy()) for jobs in runs)
-    change = rows(beside(base, sjf))["mean wait"]["change"]
-    assert (change["value"], change["low"], change["high"]) == pytest.approx(
-        paired_difference(before, after).interval()
-    )
+def test_one_run_has_no_interval_and_decides_only_what_cannot_run(base, busier):
+    told = beside(base, busier)
+    assert (told["replicas"], told["planned"]) == (1, 5)
+    assert {row[side]["low"] for row in told["rows"] for side in ("base", "now", "change")} - {0.0, 13.0} == {None}
+    assert {row["verdict"] for row in told["rows"]} == {"not decided", "no difference"}
+
+
+def test_a_part_of_the_jobs_has_replicas_of_that_part(refined):
+    part = rows(refined({}, {"order": "sjf"}, "order=sjf&submitted=2000..5000"))
+    whole = rows(refined({}, {"order": "sjf"}))
+    assert part["mean wait"]["base"]["value"] != whole["mean wait"]["base"]["value"]
+    assert part["mean wait"]["change"]["low"] is not None
+    assert part["energy per day"]["change"]["low"] is None  # of one run
 
 
 def test_the_reasons_together_are_the_mean_wait(base, sjf):
@@ -95,55 +133,41 @@ def test_the_reasons_together_are_the_mean_wait(base, sjf):
         assert total == pytest.approx(rows(told)["mean wait"][side]["value"])
 
 
-def test_twice_the_load_makes_jobs_wait_more_and_gpus_busier(small):
+def test_twice_the_load_makes_jobs_wait_more_and_gpus_busier(small, record_of):
     # From empty: in a steady state GPUs that are always asked for cannot become busier.
-    told = rows(beside(outcome_of(small, warm_up="none"), outcome_of(small, warm_up="none", load=2.0)))
+    told = rows(beside(record_of(small, warm_up="none"), record_of(small, warm_up="none", load=2.0)))
     assert told["mean wait"]["change"]["value"] > 0
     assert told["GPU allocation while jobs arrive"]["change"]["value"] > 0
 
 
-def test_a_paired_interval_is_not_wider_than_one_as_if_runs_were_apart(base, sjf):
-    row = rows(beside(base, sjf))["mean JCT"]
+def test_a_paired_interval_is_not_wider_than_one_as_if_runs_were_apart(refined):
+    row = rows(refined({}, {"order": "sjf"}))["mean JCT"]
     apart = math.hypot(*((row[side]["high"] - row[side]["low"]) / 2 for side in ("base", "now")))
     assert (row["change"]["high"] - row["change"]["low"]) / 2 < apart
 
 
-def test_a_verdict_is_given_only_where_the_interval_leaves_out_zero(base, busier):
-    for row in rows(beside(base, busier)).values():
+def test_a_verdict_is_given_only_where_the_interval_leaves_out_zero(twice):
+    for row in twice["rows"]:
         change = row["change"]
-        if row["verdict"] in ("lower", "higher"):
+        if row["verdict"] in ("better", "worse", "lower", "higher"):
             assert change["low"] > 0 or change["high"] < 0
-        elif row["verdict"] == "not significant":
-            assert change["low"] <= 0 <= change["high"]
+    assert rows(twice)["mean wait"]["verdict"] == "worse"
+    assert "mean wait rises from" in twice["headline"]
 
 
-def test_sentences_say_what_moved(base, busier):
+def test_one_run_says_what_moved_without_a_claim(base, busier):
     said = beside(base, busier)["findings"]
-    assert any("mean wait" in line.lower() and "from" in line for line in said)
+    assert any("mean wait" in line.lower() and "in one run" in line for line in said)
     assert any(line.startswith("The most wait is due to") for line in said)
 
 
-def test_few_jobs_have_numbers_without_intervals(hostile):
-    few = hostile.workload.frame.head(50)
-    from dataclasses import replace
-
-    from fleetlab import Workload
-
-    trace = replace(hostile, workload=Workload.of(few.drop("job"), source="few"))
-    found = outcome_of(trace)
-    told = beside(found, dict(found))
-    assert rows(told)["mean wait"]["change"]["low"] is None
-    assert rows(told)["mean wait"]["verdict"] == "unknown"
-    assert any("too few jobs" in note for note in told["notes"])
-
-
 @pytest.mark.parametrize("nodes", ["V100 0", "MISC 0", "P100 0", "T4 0", "MISC 0, V100 0"])
-def test_jobs_that_cannot_run_are_the_first_row_and_make_no_wait_look_better(small, tmp_path, nodes):
-    told = on_the_same_jobs(small, tmp_path, nodes=nodes)
+def test_jobs_that_cannot_run_are_the_first_row_and_make_no_wait_look_better(small, base, record_of, nodes):
+    told = beside(base, record_of(small, nodes=nodes))
     first, wait = told["rows"][0], rows(told)["mean wait"]
-    assert (first["metric"], first["better"], first["verdict"]) == ("jobs that cannot run", "lower", "higher")
+    assert (first["metric"], first["better"], first["verdict"]) == ("jobs that cannot run", "lower", "worse")
     assert f"{first['now']['text']} of 2,000 jobs (" in told["findings"][0]
-    assert not any(row["verdict"] == row["better"] for row in told["rows"])  # nothing is green
+    assert not any(row["verdict"] == "better" for row in told["rows"])  # nothing is green
     runs = [simulate(small, nodes=words, min_coverage=0.0) for words in ("", nodes)]
     jobs = [run.jobs.filter(pl.col("status") == "done") for run in runs]
     both = jobs[0].join(jobs[1], on="job", how="inner")
@@ -158,57 +182,83 @@ def test_jobs_that_cannot_run_are_the_first_row_and_make_no_wait_look_better(sma
         assert total == pytest.approx(wait[side]["value"])
 
 
-def test_fewer_nodes_never_look_like_an_improvement(small, base):
-    # On this trace the mean wait falls when a rack is lost: the jobs of another type go first.
-    link = Link.of("nodes=MISC -8")
-    told = compare_runs(link, base, outcome_of(small, nodes="MISC -8"), "")
-    wait = rows(told)["mean wait"]
-    assert (wait["verdict"], wait["better"]) == ("lower", None)
-    assert "Fewer nodes do not make jobs wait less" in told["headline"]
-    more = compare_runs(Link.of("nodes=MISC +10"), base, outcome_of(small, nodes="MISC +10"), "")
+def test_fewer_nodes_never_look_like_an_improvement(small, base, refined, record_of):
+    told = refined({}, {"nodes": "V100M32 -2"}, "nodes=V100M32 -2")
+    assert not any(row["verdict"] == "better" for row in told["rows"])
+    more = beside(base, record_of(small, nodes="MISC +10"), "nodes=MISC +10")
     assert rows(more)["mean wait"]["better"] == "lower"
-    assert "Fewer nodes" not in more["headline"]
 
 
-def test_flags_of_jobs_are_packed_into_text_and_back():
-    flags = np.random.default_rng(1).random(1001) < 0.3
-    assert (unpack(pack(flags), 1001) == flags).all()
+def test_jobs_that_cannot_run_make_no_wait_look_better_in_replicas(refined):
+    told = refined({}, {"nodes": "MISC 0"}, "nodes=MISC 0")
+    assert told["rows"][0]["verdict"] == "worse"
+    assert not any(row["verdict"] == "better" for row in told["rows"])
 
 
-def test_rates_are_per_day_and_do_not_fall_because_the_same_jobs_come_in_fewer_days(small):
-    told = rows(beside(outcome_of(small, warm_up="none"), outcome_of(small, warm_up="none", load=1.25)))
-    assert told["cost per day"]["verdict"] == "same"
+def test_rates_are_per_day_and_do_not_fall_because_the_same_jobs_come_in_fewer_days(small, refined):
+    # Of a cluster that is full already, the rates rise by less than the margin of no difference.
+    told = rows(refined({"warm_up": "none", "load": 0.5}, {"warm_up": "none", "load": 2.0}))
+    assert told["cost per day"]["verdict"] == "no difference"
     assert told["energy per day"]["verdict"] == told["GPU-hours allocated per day"]["verdict"] == "higher"
     # GPU-hours of nodes that are up: all GPUs, 24 hours a day.
     assert told["cost per day"]["now"]["value"] == pytest.approx(24 * small.cluster.frame["gpus"].sum())
 
 
-def test_the_wait_in_the_log_stands_beside_that_of_the_baseline(small, base, busier):
-    told, jobs = beside(base, busier)["recorded"], small.workload.frame
-    both = jobs.filter(pl.Series(unpack(base["completed"], base["jobs"])) & pl.col("start").is_not_null())
+@pytest.fixture(scope="module")
+def logged(small):
+    """The same jobs as the log of a cluster."""
+    return replace(small, workload=replace(small.workload, source="csv:jobs"))
+
+
+def test_the_wait_in_the_log_stands_beside_that_of_the_baseline(logged, record_of):
+    base = record_of(logged)
+    told, jobs = beside(base, base)["recorded"], logged.workload.frame
+    both = jobs.filter(pl.col("job").is_in(base.done["job"].implode()) & pl.col("start").is_not_null())
     assert told["recorded"]["value"] == pytest.approx((both["start"] - both["submit"]).mean())
-    waits = dict(zip(*simulate(small).jobs.select("job", "wait"), strict=True))
+    waits = dict(zip(*simulate(logged).jobs.select("job", "wait"), strict=True))
     assert told["simulated"]["value"] == pytest.approx(np.mean([waits[job] for job in both["job"]]))
     assert told["jobs"] == both.height
-    never = sum(base["refused"].values())
+    never = sum(base.measure(Prices()).refused.values())
     assert never
-    assert f"of the 2,000 jobs of the log, {never} cannot run on the cluster" in told["why"]
-    assert "had other rules than" in told["why"]
-    assert "start-up latency" in told["why"]
+    assert f"not simulated: {never} cannot run on the cluster" in told["why"]
 
 
-def test_a_log_without_starts_has_no_recorded_wait(hostile):
-    found = outcome_of(hostile)
+def test_waits_that_nobody_had_are_no_recorded_ones(base):
+    assert beside(base, base)["recorded"] is None  # of a synthetic trace
+
+
+def test_why_they_differ_is_said_only_where_they_do():
+    trace = open_trace("sample")
+    scenario = check_size(Scenario.of(trace))
+    run = simulate(scenario)
+    with TemporaryDirectory() as folder:
+        save(run, Path(folder) / "one")
+        close = RunRecord.load(Path(folder) / "one")
+        told = beside(close, close, "")
+    assert told["recorded"]["simulated"]["value"] == pytest.approx(told["recorded"]["recorded"]["value"], rel=0.05)
+    assert told["recorded"]["why"] == ""
+    assert told["scheduler"] == {"title": "Slurm as configured", "replaces": "", "settings": [], "notes": []}
+
+
+def test_a_policy_in_the_place_of_the_scheduler_of_a_site_is_named(record_of):
+    ideal = record_of(open_trace("sample"), backfill="easy")
+    told = beside(ideal, ideal, "backfill=easy")
+    assert (told["scheduler"]["title"], told["scheduler"]["replaces"]) == ("fifo/easy/best_fit", "Slurm")
+    assert "Slurm is not simulated, but fifo/easy/best_fit" in told["recorded"]["why"]
+
+
+def test_a_log_without_starts_has_no_recorded_wait(hostile, record_of):
+    found = record_of(hostile)
     assert beside(found, found)["recorded"] is None
 
 
-def test_the_report_of_a_comparison_has_the_intervals_of_the_page(small, base, busier):
-    answer = beside(base, busier)
+def test_the_report_of_a_comparison_has_the_intervals_of_the_page(twice):
+    answer = twice
     result = as_result(answer, Provenance("simulate", "small"))
-    assert any("recorded in the log" in note for note in result.notes)
     frame = result.tables()["difference from the baseline"]
     change = rows(answer)["mean wait"]["change"]
-    assert frame.row(by_predicate=pl.col("metric") == "mean wait", named=True)["low"] == change["low"]
+    row = frame.row(by_predicate=pl.col("metric") == "mean wait", named=True)
+    assert (row["low"], row["verdict"]) == (change["low"], "worse")
 
 
 @pytest.mark.parametrize(
@@ -224,8 +274,7 @@ def test_the_report_of_a_comparison_has_the_intervals_of_the_page(small, base, b
     ],
     ids=lambda words: next(iter(words)),
 )
-def test_what_the_simulator_can_do_the_page_can_do(small, words):
-    scenario = Scenario.of(small, **words)
-    summary = {e["metric"]: e["value"] for e in run_scenario(scenario)["result"]["summary"]}
-    direct = simulate(scenario.replace(min_coverage=0.0))
-    assert summary["mean wait"] == pytest.approx(direct.summary()[0].value, nan_ok=True)
+def test_what_the_simulator_can_do_the_page_can_do(small, record_of, words):
+    measured = record_of(small, **words).measure(Prices()).estimates
+    direct = simulate(Scenario.of(small, **words).replace(min_coverage=0.0))
+    assert measured["mean wait"].value == pytest.approx(direct.summary()[0].value, nan_ok=True)

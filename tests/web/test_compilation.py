@@ -48,7 +48,7 @@ def test_work_that_waits_for_a_compilation_says_so_and_other_work_does_not(tmp_p
     def work():
         channel = Channel(out)
         channel.turn = 1
-        threading.Thread(target=channel.tell_compilation, daemon=True).start()
+        threading.Thread(target=channel.report_compilation, daemon=True).start()
         time.sleep(1.2)
         begun.said = out.getvalue()
         begun.set()

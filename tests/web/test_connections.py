@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from fleetlab.web.connections import Connection, ConnectionLimits, allow_open_files
+from fleetlab.web.guard import Connection, ConnectionLimits, allow_open_files
 
 HALF_HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 HALF_BODY = (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetlab import SavedResult, Trace, simulate
+from fleetlab import SavedResult, Scenario, Trace, compare, simulate
 from fleetlab.web.app import routes
 from fleetlab.web.guard import Guard
 from fleetlab.web.openapi import description
@@ -232,6 +232,27 @@ def test_an_answer_is_what_the_simulator_says(page, small):
     assert said["rows"][0]["metric"] == "jobs that cannot run"
     for row in said["rows"][1:]:
         assert row["now"]["value"] == pytest.approx(told[row["metric"]].value)
+
+
+def test_replicas_are_compared_as_fleetlab_compare_does(page, small, whole):
+    message = page.operation(kind="refine", link=f"{SMALL}&order=sjf")
+    assert fits(message, {"$ref": "#/components/schemas/OperationMessage"}, whole) == []
+    answer = message["result"]
+    result = compare([Scenario.of(small), Scenario.of(small, order="sjf")], workers=0)
+    for record in result.records:
+        row = next(row for row in answer["rows"] if row["metric"] == record.metric)
+        assert (row["verdict"], answer["scope"], answer["replicas"]) == (record.verdict, record.scope, record.replicas)
+        ours = row["base"]["value"], row["now"]["value"], *(row["change"][x] for x in ("value", "low", "high"))
+        assert ours == pytest.approx((record.before, record.after, record.difference, record.low, record.high))
+    assert answer["planned"] == answer["replicas"] > 1
+    again = page.ask("/api/operations", method="POST", body={"kind": "refine", "link": f"{SMALL}&order=sjf"})
+    assert (again.status, again.json["result"]["rows"]) == (200, answer["rows"])  # it is there already
+
+
+def test_where_no_job_completed_there_is_nothing_to_refine(page):
+    link = "trace=builtin:2000:0&until=7200&base=until%3D7200&submitted=7180..7190"
+    answer = page.operation(kind="refine", link=link)["result"]
+    assert (answer["replicas"], answer["planned"], answer["findings"][-1]) == (1, 1, "No job completed.")
 
 
 def test_a_result_is_one_that_a_report_takes(page):

@@ -14,10 +14,8 @@ from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHAR
 from fleetlab.core.nodes import CPU_ONLY
 from fleetlab.core.scenario import Scenario
 from fleetlab.core.words import WORDS
-from fleetlab.web.assumed_cluster import cluster_of, node_groups
-from fleetlab.web.link import KEPT, OWN, Link, read_scenario
-from fleetlab.web.options import EXAMPLES, NOT_SHOWN, page_options
-from fleetlab.web.traces import DEFAULT_TRACE
+from fleetlab.web.link import EXAMPLES, MOST_PINNED, NOT_SHOWN, OWN, Link, page_options, read_scenario
+from fleetlab.web.traces import DEFAULT_TRACE, cluster_of, node_groups
 
 TRACE = "folder:mine"
 ANY = {
@@ -28,7 +26,7 @@ ANY = {
     "sharing": st.sampled_from(SHARINGS.names),
     "preemption": st.sampled_from(["true", "false"]),
     "quota": st.sampled_from(["16", "ada=16,bob=8", '{"a b":2.5}']),
-    "queues": st.sampled_from(["site", "kueue", '{"queue":[{"name":"a","guaranteed":{"gpu":8}}]}']),
+    "queues": st.sampled_from(["site", "quotas", "kueue", '{"queue":[{"name":"a","guaranteed":{"gpu":8}}]}']),
     "recovery": st.just("every=600,save=10"),
     "events": st.just('[{"event":"faults","mtbf":86400,"mttr":600}]'),
     "prices": st.just('{"per_gpu_hour":2.5}'),
@@ -80,18 +78,18 @@ def test_known_words_with_any_values_are_read_or_refused_in_words(pairs):
 @pytest.mark.parametrize(
     ("query", "error"),
     [
-        ("order=os:system", "may not name a file or code"),
-        ("placement=my_module:mine", "may not name a file or code"),
-        ("estimate=os:system", "may not name a file or code"),
-        ("cluster=/etc/passwd", "may not name a file or code"),
-        ("cluster={/../../etc/passwd", "may not name a file or code"),
-        ("speed=/etc/profile.json", "may not name a file or code"),
-        ("speed={/../../etc/profile.json", "may not name a file or code"),
-        ("events=/etc/passwd", "may not name a file or code"),
-        ("prices=prices.toml", "may not name a file or code"),
-        ("queues=queues.toml", "may not name a file or code"),
-        ("base=events%3D/etc/passwd", "may not name a file or code"),
-        ("keep=order%3Dos:system", "may not name a file or code"),
+        ("order=os:system", "cannot read files or code"),
+        ("placement=my_module:mine", "cannot read files or code"),
+        ("estimate=os:system", "cannot read files or code"),
+        ("cluster=/etc/passwd", "cannot read files or code"),
+        ("cluster={/../../etc/passwd", "cannot read files or code"),
+        ("speed=/etc/profile.json", "cannot read files or code"),
+        ("speed={/../../etc/profile.json", "cannot read files or code"),
+        ("events=/etc/passwd", "cannot read files or code"),
+        ("prices=prices.toml", "cannot read files or code"),
+        ("queues=queues.toml", "cannot read files or code"),
+        ("base=events%3D/etc/passwd", "cannot read files or code"),
+        ("keep=order%3Dos:system", "cannot read files or code"),
         ("order=sjff", "did you mean sjf?"),
         ("trace=builtin:999999999:0", "no such trace"),
         ("trace=builtin:2000:99", "no such trace"),
@@ -108,7 +106,7 @@ def test_known_words_with_any_values_are_read_or_refused_in_words(pairs):
         ("trace=builtin:2000&trace=builtin:2000", "once"),
         ("ordr=sjf", "did you mean order?"),
         ("keep=trace%3Dbuiltin:2000:0", "`trace` is given once"),
-        ("&".join(["keep=load%3D1.2"] * (KEPT + 1)), "`keep` at most"),
+        ("&".join(["keep=load%3D1.2"] * (MOST_PINNED + 1)), "`keep` at most"),
         ("view=else", "no view by that name"),
         ("x" * 9000, "at most 8,000 characters"),
         ("trace=%ff", "not the query of an address"),

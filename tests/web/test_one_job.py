@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from fleetlab import Cluster, FleetlabError, Provenance, Trace, Workload
+from fleetlab.web.advice import explain_job
 from fleetlab.web.link import Link, read_scenario
-from fleetlab.web.one_job import tell
 from fleetlab.web.openapi import description
 
 from .conftest import HOSTILE
@@ -59,24 +59,24 @@ def tab(browser, page):
 
 
 def test_without_words_the_longest_waits_come_first(scenario):
-    found = tell(scenario, "")["found"]
+    found = explain_job(scenario, "")["found"]
     assert [(row["words"], row["wait"]) for row in found] == [("third", 130.0), ("second", 90.0), ("first", 0.0)]
 
 
 def test_words_that_mean_several_jobs_list_them(scenario):
-    assert [row["name"] for row in tell(scenario, "user=bob")["found"]] == ["third", "second"]
+    assert [row["name"] for row in explain_job(scenario, "user=bob")["found"]] == ["third", "second"]
     with pytest.raises(FleetlabError, match="no job is called that"):
-        tell(scenario, "fourth")
+        explain_job(scenario, "fourth")
 
 
 def test_the_story_tells_the_wait_beside_the_log_and_who_held_it(scenario):
-    answer = tell(scenario, "second")
+    answer = explain_job(scenario, "second")
     job, tables = answer["result"]["job"], answer["result"]["tables"]
     assert (job["wait"], job["recorded"]["wait"]) == (90.0, 120.0)
     assert [(row["name"], row["wait"]) for row in tables["holders"]] == [("first", 90.0)]
     assert "<svg" in answer["strip"]
     assert "what would have started it sooner" not in tables  # only where it is asked for
-    tried = tell(scenario, "second", what_if=True)["result"]["tables"]["what would have started it sooner"]
+    tried = explain_job(scenario, "second", what_if=True)["result"]["tables"]["what would have started it sooner"]
     assert ("GPU type B", 0.0, -90.0) in [(row["change"], row["wait"], row["wait change"]) for row in tried]
 
 

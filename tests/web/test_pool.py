@@ -8,7 +8,7 @@ import pytest
 
 from fleetlab import FleetlabError
 from fleetlab.web import pool as pools
-from fleetlab.web.errors import TookTooLong, TooManyRequests, WorkerEnded
+from fleetlab.web.messages import TookTooLong, TooManyRequests, WorkerEnded
 from fleetlab.web.pool import RequestCancelled, WorkerPool
 
 
@@ -118,7 +118,7 @@ def test_a_process_answers_keeps_and_survives_a_mistake():
             await ask(pool, "b", verb="run", query="nodes=X+1")
         with pytest.raises(FleetlabError, match="internal error"):
             await ask(pool, "broken", verb="nothing of the kind")
-        return first, await ask(pool, "a"), pool.kept("a")
+        return first, await ask(pool, "a"), pool.cached("a")
 
     first, again, kept = run(story)
     assert first["summary"][0]["value"] == 2000
@@ -178,7 +178,8 @@ def test_work_beyond_its_time_is_stopped_and_a_process_that_dies_is_replaced():
 
 
 def test_work_whose_process_dies_once_is_done_by_another(tmp_path):
-    kept = {"records": str(tmp_path), "record": "one"}
+    kept = {f"{what}s": str(tmp_path / f"{what}s") for what in ("record", "timeline")}
+    kept |= {"record": "one", "timeline": "one", "whole": True}
 
     async def story(pool):
         asked = ask(pool, "killed", verb="run", query="load=1.5", **kept)

@@ -8,7 +8,7 @@ from .tab import Tab, complaints, violations
 pytestmark = pytest.mark.browser
 SMALL = "v=1&trace=folder:small"
 ROWS = "".join(f"{10 * k},{1 + k % 4},{30 + k % 700},u{k % 3}\n" for k in range(400))
-LOG = f"submit,gpus,took,who\n{ROWS}soon,1,30,ada\n4100,-2,30,ada\n"
+LOG = f"submit,gpus,took,person\n{ROWS}soon,1,30,ada\n4100,-2,30,ada\n"
 DROP = """((name, text) => {
   const carried = new DataTransfer();
   carried.items.add(new File([text], name));
@@ -44,7 +44,7 @@ def test_a_log_is_dropped_looked_at_mapped_read_and_keeps_its_name(tab):
     take(tab, 3, "user")
     assert menus(tab) == ["submit", "gpu_milli", "runtime", "user"]
     mapped = tab.ask("document.getElementById('map').value.split('\\n')")
-    assert sorted(mapped) == ["gpu_milli=gpus*1000", "runtime=took", "submit=submit", "user=who"]
+    assert sorted(mapped) == ["gpu_milli=gpus*1000", "runtime=took", "submit=submit", "user=person"]
     assert violations(tab.browser) == []
     tab.click("#send")
     tab.until("!document.getElementById('confirm').hidden")

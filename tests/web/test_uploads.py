@@ -13,10 +13,14 @@ import tarfile
 import time
 import zipfile
 from functools import partial
+from importlib.resources import as_file, files
 
 import pytest
 
-from fleetlab.web.errors import TookTooLong, TooLarge
+from fleetlab import read as read_log
+from fleetlab import simulate
+from fleetlab.core.files import unpack
+from fleetlab.web.messages import TookTooLong, TooLarge
 from fleetlab.web.pool import WorkerPool
 from fleetlab.web.uploads import LINES, LOCK, check_size, sweep
 
@@ -69,6 +73,49 @@ def test_a_log_of_several_files_is_sent_file_by_file(page, fixtures):
     read = page.operation(kind="read", format="openb2023", **upload)
     assert read["status"] == "done"
     assert page.operation(kind="open", trace=read["result"]["trace"])["result"]["nodes"]
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory):
+    """What `fleetlab collect slurm` gathered of the sample."""
+    with as_file(files("fleetlab.traces") / "sample" / "sample.tar.gz") as archive:
+        return unpack(archive, tmp_path_factory.mktemp("sample"))
+
+
+def uploaded(page, paths):
+    upload = {}
+    for path in paths:
+        upload = {"upload": page.send(path.read_bytes(), name=path.name, **upload).json["upload"]}
+    return upload
+
+
+@pytest.mark.parametrize("names", [None, ("sacct.txt.gz", "nodes.txt.gz", "slurm.conf", "site.conf")])
+def test_a_log_with_its_nodes_and_its_slurm_conf_has_the_answer_of_the_command_line(page, collected, names, tmp_path):
+    paths = sorted(path for path in collected.iterdir() if names is None or path.name in names)
+    assert len(paths) == (18 if names is None else 4)
+    for path in paths:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    read = page.operation(kind="read", format="slurm", **uploaded(page, paths))
+    trace = read["result"]["trace"]
+    opened = page.operation(kind="open", trace=trace)["result"]
+    assert opened["scheduler"]["title"] == "Slurm"
+    answer = page.operation(kind="run", link=f"trace={trace}")["result"]
+    wait = next(row for row in answer["rows"] if row["metric"] == "mean wait")["now"]["value"]
+    here = simulate(read_log(tmp_path, "slurm"))
+    assert wait == pytest.approx(here.completed["wait"].mean(), rel=1e-9)
+    assert answer["recorded"]["recorded"]["value"] == pytest.approx(83.6, abs=0.1)
+    assert answer["recorded"]["simulated"]["value"] == pytest.approx(wait)
+
+
+def test_a_configuration_that_is_sent_includes_no_file_of_this_machine(page, collected, tmp_path):
+    secret = tmp_path / "secret.conf"
+    secret.write_text("SchedulerType=sched/builtin\n")
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(f"include {secret}\ninclude ../../../..{secret}\n{(collected / 'slurm.conf').read_text()}")
+    named = [collected / name for name in ("sacct.txt.gz", "nodes.txt.gz", "site.conf")]
+    read = page.operation(kind="read", format="slurm", **uploaded(page, [conf, *named]))
+    lines = page.operation(kind="open", trace=read["result"]["trace"])["result"]["scheduler"]["lines"]
+    assert "SchedulerType=sched/backfill" in lines
 
 
 def zipped():
@@ -133,8 +180,9 @@ def test_a_name_is_never_a_path(lone):
     page, folder = lone
     for name in ("..%2F..%2Fetc%2Fpasswd", "%2Fetc%2Fpasswd", "a%00b", "con", "." * 300, "%F0%9F%92%A9"):
         upload = page.send(CSV, name=name).json["upload"]
-        inside = [p.name for p in files_in(folder)]
-        assert inside == ["file-0"]
+        (inside,) = files_in(folder)
+        assert inside.parent.name == "log"
+        assert inside.name in ("file-0", "passwd", "con")
         page.ask(f"/api/uploads/{upload}", method="DELETE")
     assert files_in(folder) == []
 

@@ -1,4 +1,4 @@
-"""The desks of the reception: commands by subject, each with words to nouns, one verb, print.
+"""Commands by subject: each turns words into nouns, calls one verb, and prints its result.
 
 Annotations are not postponed here: the parser reads them all at each start, and would have to compile them first.
 """

@@ -5,6 +5,7 @@ from typing import Literal
 from cyclopts import App
 
 import fleetlab
+from fleetlab.commands import screen
 from fleetlab.commands.options import (
     DEFAULTS,
     Json,
@@ -12,17 +13,18 @@ from fleetlab.commands.options import (
     Seed,
     TraceName,
     Workers,
+    examples,
+    of_verb,
     scenario_of,
     split,
     trace_of,
     with_trace_notes,
 )
-from fleetlab.commands.words import examples, of_verb
 
-desk = App()
+app = App()
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab forecast my-trace --target requests --every 5m --horizon 12",
         "fleetlab forecast my-trace --target level --by role --models simple,classic",
@@ -53,9 +55,7 @@ def forecast(
         damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, stacked_lstm, gru, transformer,
         tcn), ensemble. The simple models are always included.
     """
-    from fleetlab._screen import progress, show
-
-    with progress("models") as bar:
+    with screen.progress("models") as bar:
         opened = trace_of(trace, None, bar)
         result = fleetlab.forecast(
             opened,
@@ -70,39 +70,42 @@ def forecast(
             seed=seed,
             progress=bar,
         )
-    show(result, json=json, only=("next", *(name for name in result.frames if name.startswith("NRMSE")), "unannounced"))
+    screen.show(
+        result, json=json, only=("next", *(name for name in result.frames if name.startswith("NRMSE")), "unannounced")
+    )
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         'fleetlab capacity builtin:20000 --slo "p90 wait < 600"',
         'fleetlab capacity my-trace --slo "mean wait < 5m" --pool V100M32 --growth 1.3 --seed 7',
     )
 )
-@of_verb("studies/capacity/search.py")
+@of_verb("studies/capacity/capacity.py")
 def capacity(
     trace: TraceName,
     *,
     slo: str,
     pool: str | None = None,
     growth: float = 1.0,
-    resamples: int = 3,
+    probability: float = 0.9,
+    replicas: int | None = None,
+    scope: str | None = None,
     options: ScenarioOptions = DEFAULTS,
     workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Find the smallest cluster that meets a goal such as `p90 wait < 600`, and the curve around it."""
-    from fleetlab._screen import progress, show
-
-    with progress("runs") as bar:
+    with screen.progress("runs") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.capacity(
-            scenario, slo=slo, pool=pool, growth=growth, resamples=resamples, workers=workers, progress=bar
-        )
-    show(with_trace_notes(result, scenario.trace.notes), json=json)
+            scenario, slo=slo, pool=pool, growth=growth, probability=probability, replicas=replicas, scope=scope,
+            workers=workers, progress=bar,
+        )  # fmt: skip
+    screen.show(with_trace_notes(result, scenario.trace.notes), json=json, short=True)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab autoscale my-trace --cluster pool.toml",
         "fleetlab autoscale my-trace --cluster pool.toml --wait 10 --boot 15m --models simple,ridge",
@@ -135,9 +138,7 @@ def autoscale(
     models
         Forecasters and families separated by commas, as in `fleetlab forecast`; the best so far is used.
     """
-    from fleetlab._screen import progress, show
-
-    with progress("replays") as bar:
+    with screen.progress("replays") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.autoscale(
             scenario,
@@ -149,4 +150,4 @@ def autoscale(
             models=split(models),
             progress=bar,
         )
-    show(result, json=json, only=("all kinds", "policies", "differences"))
+    screen.show(result, json=json, only=("all kinds", "policies", "differences"))

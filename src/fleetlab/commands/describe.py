@@ -5,26 +5,34 @@ from pathlib import Path
 from cyclopts import App
 
 import fleetlab
+from fleetlab.commands import screen
 from fleetlab.commands.options import (
     DEFAULTS,
     ClusterFile,
     Json,
+    Replicas,
     ScenarioOptions,
+    Scope,
     Seed,
     TraceName,
     Workers,
+    examples,
+    of_verb,
+    say_saved,
     scenario_of,
     split,
+    talk,
     trace_of,
     with_trace_notes,
 )
-from fleetlab.commands.words import examples, of_verb, say_saved, talk
 
-desk = App()
-CALIBRATED = ("waits", "policies", "start-up latency", "nodes", "limits of users", "what this log can tell")
+app = App()
+CALIBRATED = (
+    "waits", "candidates", "policies", "start-up latency", "nodes", "limits of users", "what this log can tell",
+)  # fmt: skip
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab describe builtin:20000",
         "fleetlab describe my-trace --only arrivals,runtimes",
@@ -49,17 +57,15 @@ def describe(
         Sections to print in full, separated by commas: arrivals, runtimes, requests, machines, sharing, recurrence,
         parents, tags, services (default: the findings of all sections).
     """
-    from fleetlab._screen import progress, show
-
     sections = split(only)
-    with progress("sections") as bar:
+    with screen.progress("sections") as bar:
         opened = trace_of(trace, cluster, bar)
         other = None if against is None else trace_of(against, None, bar)
         result = fleetlab.describe(opened, against=other, only=sections, seed=seed, progress=bar)
-    show(result, json=json, only=() if sections else ("distances", "published", "missing"))
+    screen.show(result, json=json, only=() if sections else ("distances", "published", "missing"), short=not sections)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab diagnose builtin:20000",
         "fleetlab diagnose my-trace --backfill none --changes cpu,backfill,nodes",
@@ -71,6 +77,8 @@ def diagnose(
     *,
     changes: str = "",
     options: ScenarioOptions = DEFAULTS,
+    replicas: Replicas = None,
+    scope: Scope = "log",
     workers: Workers = None,
     json: Json = False,
 ) -> None:
@@ -85,20 +93,21 @@ def diagnose(
         run in any), nothing; under a site's Slurm also limits (none), loops (that look every second), epilog and
         reservations (none). Default: all but nothing.
     """
-    from fleetlab._screen import progress, show
     from fleetlab.studies.diagnose.changes import DEFAULT
 
-    with progress("runs") as bar:
+    with screen.progress("runs") as bar:
         scenario = scenario_of(trace, options, bar)
         chosen = split(changes) if changes else DEFAULT
-        result = fleetlab.diagnose(scenario, changes=chosen, workers=workers, progress=bar)
+        result = fleetlab.diagnose(
+            scenario, changes=chosen, replicas=replicas, scope=scope, workers=workers, progress=bar
+        )
     first = ("actions", "waterfall", "waiting", "by GPU type", "by GPUs per instance", "by gang size")
     result = with_trace_notes(result, scenario.trace.notes)
     more = ("by hour of the day", "worst hours", "longest waits", "blocking jobs", "open problems")
-    show(result, json=json, only=(*first, "by partitions", "at limits", *more))
+    screen.show(result, json=json, only=(*first, "by partitions", "at limits", *more), short=True)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab calibrate my-trace",
         "fleetlab calibrate my-trace --fit 0.5 --out calibrated.toml",
@@ -121,15 +130,12 @@ def calibrate(
     out
         Write the calibrated scenario to this TOML file, which every command takes in place of a trace.
     """
-    from fleetlab._screen import progress, show
-    from fleetlab.core.files import may_write
-
-    may_write(out)
-    with progress("simulations") as bar:
+    screen.may_write(out)
+    with screen.progress("simulations") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.calibrate(scenario, fit=fit, progress=bar)
     result = with_trace_notes(result, scenario.trace.notes)
-    show(result, json=json, only=CALIBRATED)
+    screen.show(result, json=json, only=CALIBRATED, short=True)
     if out is not None and result.scenario is None:
         talk("\nnothing is saved: there is no calibrated scenario")
     elif out is not None:

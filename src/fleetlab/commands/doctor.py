@@ -6,42 +6,24 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from importlib import metadata
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cyclopts import App
 
-from fleetlab.commands.words import Json, examples
+from fleetlab.commands import screen
+from fleetlab.commands.options import Json, examples
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fleetlab.core.result import FieldsResult
 
-desk = App()
-# What an extra is for, as far as users choose it; those of the project's own tests are not listed.
-EXTRAS = {
-    "bench": "measure GPU sharing, serve and load models",
-    "forecast": "forecasts by boosted trees",
-    "optimize": "exact placement, and bounds",
-    "tune": "search for a policy",
-    "dist": "sweeps on several machines",
-    "pandas": "tables for pandas",
-    "notebooks": "run the notebooks of the documentation",
-    "k8s": "read manifests in YAML",
-    "web": "the page",
-    "watch": "metrics of a watched cluster",
-}
-PROGRAMS = {
-    "nvidia-smi": "GPUs and their settings",
-    "nvidia-cuda-mps-control": "MPS",
-    "sacct": "collect a Slurm log",
-    "squeue": "watch a Slurm",
-    "scontrol": "collect a Slurm configuration",
-    "kubectl": "collect a Kubernetes cluster",
-}
+app = App()
 GIB = 2**30
 
 
@@ -49,35 +31,22 @@ class Work(NamedTuple):
     """Something that users come for, and what it needs beyond the package itself."""
 
     commands: str
-    extras: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
+    extras: Sequence[str] = ()
+    programs: Sequence[str] = ()
     gpu: bool = False
-    without: str = ""  # what is left of it where something is missing; nothing, if empty
+    without: str = ""  # what remains of it where something is missing; nothing, if empty
 
 
-WORKS = (
-    Work("read, describe, simulate, compare, diagnose, explain, eta, capacity, calibrate, pack, solve, model, report"),
-    Work("forecast, autoscale", ("forecast",), without="without boosted trees"),
-    Work("plan, defragment", ("optimize",), without="by heuristics, with simple bounds"),
-    Work("tune", ("tune",)),
-    Work("sweep", ("dist",), without="on this machine only"),
-    Work("web", ("web",)),
-    Work("read kubernetes, --scheduler FILE, share read, share lint", ("k8s",), without="JSON only, no YAML"),
-    Work("collect slurm", programs=("sacct", "scontrol")),
-    Work("watch slurm", ("watch",), ("squeue", "sacct", "scontrol"), without="with --listen off only"),
-    Work("collect kubernetes", programs=("kubectl",)),
-    Work("watch kubernetes", ("watch",), without="with --listen off only"),
-    Work("bench suite, all, isolation, stress, serve, load", ("bench",), gpu=True, without="rehearsed on the CPU"),
-    Work("share run, share start with MPS", programs=("nvidia-cuda-mps-control",), gpu=True),
-)
+REQUIREMENTS = tomllib.loads(files(__package__).joinpath("doctor.toml").read_text("utf-8"))
+EXTRAS: dict[str, str] = REQUIREMENTS["extras"]
+PROGRAMS: dict[str, str] = REQUIREMENTS["programs"]
+WORKS = [Work(**work) for work in REQUIREMENTS["work"]]
 
 
-@desk.command(help_epilogue=examples("fleetlab doctor", "fleetlab doctor --json"))
+@app.command(help_epilogue=examples("fleetlab doctor", "fleetlab doctor --json"))
 def doctor(*, json: Json = False) -> None:
     """Tell what can run on this machine: versions, cores, the cache, GPUs, programs, and which extras are missing."""
-    from fleetlab._screen import show
-
-    show(examined(), json=json, most=200)
+    screen.show(examined(), json=json, most=200)
 
 
 def examined() -> FieldsResult:
@@ -172,14 +141,14 @@ def _gpus() -> tuple[pl.DataFrame, str]:
     """Return the GPUs of this machine, or why none can be seen."""
     import polars as pl
 
-    from fleetlab.devices import nvidia_smi
-    from fleetlab.devices.errors import BenchError
+    from fleetlab.gpu import BenchError
+    from fleetlab.gpu.devices import nvidia_smi
 
     try:
-        found = nvidia_smi.gpus()
+        cards = nvidia_smi.gpus()
     except BenchError as e:
         return pl.DataFrame(schema={"GPU": pl.Int64}), str(e)
-    rows = [{"GPU": one.index, "name": one.name, "driver": one.driver, "memory_mib": one.memory_mib} for one in found]
+    rows = [{"GPU": one.index, "name": one.name, "driver": one.driver, "memory_mib": one.memory_mib} for one in cards]
     return pl.DataFrame(rows), ""
 
 
@@ -188,13 +157,10 @@ def _extras() -> Iterator[dict[str, str]]:
     needs = metadata.requires("fleetlab") or []
     for extra, use in EXTRAS.items():
         own = [re.match(r"[\w.-]+", one) for one in needs if re.search(rf"extra == ['\"]{extra}['\"]", one)]
-        packages = {found[0]: _version(found[0]) for found in own if found is not None}
+        packages = {requirement[0]: _version(requirement[0]) for requirement in own if requirement is not None}
         has = ", ".join(f"{name} {number}" for name, number in packages.items() if number)
-        yield {"extra": extra, "for": use, "installed": has, "missing": ", ".join(_absent(packages))}
-
-
-def _absent(packages: dict[str, str]) -> list[str]:
-    return [name for name, number in packages.items() if not number]
+        missing = ", ".join(name for name, number in packages.items() if not number)
+        yield {"extra": extra, "for": use, "installed": has, "missing": missing}
 
 
 def _version(package: str) -> str:

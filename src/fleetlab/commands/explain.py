@@ -1,24 +1,32 @@
-"""The command that tells the story of one job."""
+"""Commands about one job: its story, and when it will start."""
 
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 
 import fleetlab
-from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of
-from fleetlab.commands.words import examples, of_verb, say_saved
+from fleetlab.commands import screen
+from fleetlab.commands.options import (
+    DEFAULTS,
+    Json,
+    ScenarioOptions,
+    TraceName,
+    examples,
+    of_verb,
+    say_saved,
+    scenario_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import polars as pl
 
     from fleetlab.studies.explain import Candidates, Explanation
-    from fleetlab.studies.explain.story import Story
+    from fleetlab.studies.explain.job import JobTimeline
 
-desk = App()
+
+app = App()
 WIDTH = 80  # columns of the text
 ROWS = 6  # of a table on a terminal; --json has 20
 LISTED = 40  # jobs of a search
@@ -33,13 +41,13 @@ TABLES = {
 }  # fmt: skip
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab explain my-trace 4711",
         "fleetlab explain my-trace user=ann",
         "fleetlab explain my-trace --longest 10",
         "fleetlab explain builtin:2000 job-196 --load 3 --backfill easy --out job-196.html",
-        "fleetlab explain my-trace 4711 --json > story.json",
+        "fleetlab explain my-trace 4711 --json > job.json",
     )
 )
 @of_verb("studies/explain/explanation.py")
@@ -53,7 +61,7 @@ def explain(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Tell the story of one job: why it waited when, who held what it needed, what would have started it sooner.
+    """Explain one job: why it waited when, who held what it needed, what would have started it sooner.
 
     Parameters
     ----------
@@ -63,50 +71,51 @@ def explain(
     out
         Write a page (HTML) with the strip of its life as a figure.
     """
-    from fleetlab._screen import progress, show
-    from fleetlab.core.files import may_write
     from fleetlab.studies.explain import Explanation
 
-    may_write(out)
-    with progress("runs") as bar:
+    screen.may_write(out)
+    with screen.progress("runs") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.explain(scenario, job=job, longest=longest, what_if=what_if, progress=bar)
     if out is not None:
-        fleetlab.report(result, out, title=_title(result.provenance.settings))
+        settings = result.provenance.settings
+        title = f"Why {settings['job']} waited" if "job" in settings else "The longest waits"
+        fleetlab.report(result, out, title=title)
     if json:
-        show(result, json=True)
+        screen.show(result, json=True)
     else:
-        _print(result, result.story if isinstance(result, Explanation) else None)
+        _print(result, result.timeline if isinstance(result, Explanation) else None)
     if out is not None:
         say_saved(out)
 
 
-def _title(settings: "Mapping[str, object]") -> str:
-    return f"Why {settings['job']} waited" if "job" in settings else "The longest waits"
-
-
-def _print(result: "Explanation | Candidates", story: "Story | None") -> None:
-    """Print a story, or a list of jobs, in 80 columns."""
-    from fleetlab._screen import cell, table
+def _print(result: "Explanation | Candidates", timeline: "JobTimeline | None") -> None:
+    """Print the timeline of a job, or a list of jobs, in 80 columns."""
     from fleetlab.core.words import WORDS, as_options
-    from fleetlab.studies.explain.strip import strip_text
+    from fleetlab.studies.explain.wording import strip_text
 
     covered = (result.coverage.line,) if result.coverage is not None else ()
     for sentence in (*covered, *result.findings):
-        print("\n".join(wrap(cell(sentence, widest=10_000), WIDTH, subsequent_indent="  ")))
-    if story is not None and (strip := strip_text(story)):
+        print(_wrapped(screen.cell(sentence, widest=10_000)))
+    if timeline is not None and (strip := strip_text(timeline)):
         print("\n" + "\n".join(strip))
     frames = result.tables()
     for name, (title, columns) in TABLES.items():
         if name in frames:
             print(f"\n{title}")
             frame = frames[name].select(c for c in columns if c in frames[name].columns)
-            print(table(_named(frame, frames[name]), ROWS if story is not None else LISTED))
+            print(screen.table(_named(frame, frames[name]), ROWS if timeline is not None else LISTED))
     if result.notes:
         print("\nnotes")
         for note in result.notes:
-            text = cell(as_options(note, WORDS), widest=1000)
-            print("\n".join(wrap(f"- {text}", WIDTH, subsequent_indent="  ")))
+            print(_wrapped(f"- {screen.cell(as_options(note, WORDS), widest=1000)}"))
+
+
+def _wrapped(text: str) -> str:
+    """Return a sentence in lines of 80 columns, with each number beside its unit."""
+    from fleetlab._table import TOGETHER, together
+
+    return "\n".join(wrap(together(text), WIDTH, subsequent_indent="  ")).replace(TOGETHER, " ")
 
 
 def _named(frame: "pl.DataFrame", whole: "pl.DataFrame") -> "pl.DataFrame":
@@ -118,3 +127,52 @@ def _named(frame: "pl.DataFrame", whole: "pl.DataFrame") -> "pl.DataFrame":
     number = pl.when(pl.col("job").is_null()).then(pl.lit("from before")).otherwise(pl.format("#{}", "job"))
     names = whole["name"] if "name" in whole.columns else pl.Series([None] * whole.height, dtype=pl.String)
     return frame.with_columns(job=pl.coalesce(names, number))
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab eta my-trace",
+        "fleetlab eta my-trace --job 48213",
+        'fleetlab eta my-trace --request "8 A100, 4 h" --at 3d',
+        "fleetlab eta my-trace --job 48213 --calibrate 0",
+        "fleetlab eta my-trace --judge 300",
+        'fleetlab eta my-trace --request "2x8 H100, 30 min, user=ada" --at 2024-05-01T12:00 --json',
+    )
+)
+@of_verb("studies/eta/eta.py")
+def eta(
+    trace: TraceName,
+    *,
+    job: str | None = None,
+    request: str | None = None,
+    at: str | None = None,
+    replays: Annotated[int, Parameter(validator=validators.Number(gte=8, lte=10_000))] = 200,
+    calibrate: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=10_000))] = 60,
+    judge: Annotated[int, Parameter(validator=validators.Number(gte=0, lte=100_000))] = 0,
+    starts: str = "auto",
+    options: ScenarioOptions = DEFAULTS,
+    json: Json = False,
+) -> None:
+    """When will a job start? The present queue is played many times with what is known at that instant.
+
+    Parameters
+    ----------
+    judge
+        Instead of an answer: predict starts of so many jobs of the log as they came, knowing nothing of later, and
+        compare with when they started, beside simple answers. 0: do not.
+    """
+    from fleetlab.studies.eta import judge as judge_eta
+
+    if judge and (job or request or at):
+        msg = "--judge predicts starts of jobs of the log as they came: it takes no job, request or time"
+        raise fleetlab.WorkloadError(msg, hint="leave --judge out, or the others")
+    with screen.progress("forecasts" if judge else "replays") as bar:
+        scenario = scenario_of(trace, options, bar)
+        if judge:
+            result: fleetlab.Result = judge_eta(scenario, forecasts=judge, starts=starts, progress=bar)
+        else:
+            result = fleetlab.eta(
+                scenario, job=job, request=request, at=at, replays=replays, calibrate=calibrate, starts=starts,
+                progress=bar,
+            )  # fmt: skip
+    screen.show(result, json=json, short=True)

@@ -1,18 +1,67 @@
-"""Options that every command spells alike: the words of a scenario, `--json`, and how words become nouns."""
+"""How every command begins and speaks: options that all spell alike, their completion, examples in help, messages."""
 
-from collections.abc import Sequence
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import App, ArgumentCollection, CoercionError, Group, Parameter, validators
 
 import fleetlab
-from fleetlab.commands.complete import traces, values_of
-from fleetlab.core.words import WORDS
+from fleetlab.commands import screen
+from fleetlab.core.words import WORDS, Word
 
 if TYPE_CHECKING:
+    from cyclopts.completion import CompletionContext
+
     from fleetlab.core import Progress
+
+Completer = Callable[["CompletionContext"], dict[str, str]]
+SHIPPED = {
+    "sample": "a recorded run of a real Slurm",
+    "pai": "a synthetic trace",
+}  # with a number of jobs, bash would break it at the colon
+
+
+def values_of(word: Word) -> Completer | None:
+    """Return what completes a word of a scenario: the names of its catalog, and files where it may name one."""
+    if word.menu is None and not word.local:
+        return None
+
+    def values(context: "CompletionContext") -> dict[str, str]:
+        menu = {} if word.menu is None else {one.name: getattr(one, "meaning", "") for one in word.menu}
+        return menu | (_paths(context.incomplete) if word.local else {})
+
+    return values
+
+
+def traces(context: "CompletionContext") -> dict[str, str]:
+    """Return the traces that come with fleetlab, saved traces, and folders on the way to one."""
+    folders = [path for path in _beginning_with(context.incomplete) if path.is_dir()]
+    saved = {f"{path}": "a saved trace" for path in folders if (path / "trace.json").is_file()}
+    others = {f"{path}/": "" for path in folders if f"{path}" not in saved}
+    return SHIPPED | saved | others
+
+
+def _paths(begun: str) -> dict[str, str]:
+    return {f"{path}/" if path.is_dir() else f"{path}": "" for path in _beginning_with(begun)}
+
+
+def _beginning_with(begun: str) -> Iterator[Path]:
+    """Return the files and folders whose path begins so; hidden ones where a dot was typed."""
+    folder, _, name = begun.rpartition("/")
+    where = Path(f"{folder}/" if begun.startswith("/") else folder or ".").expanduser()
+    try:
+        children = sorted(where.iterdir()) if where.is_dir() else []
+    except OSError:  # not ours to look into
+        return
+    for path in children:
+        if path.name.startswith(name) and (name.startswith(".") or not path.name.startswith(".")):
+            yield Path(folder or ("/" if begun.startswith("/") else ""), path.name)
+
 
 POLICY = Group("Policy", sort_key=1)
 SCENARIO = Group("Scenario", sort_key=2)
@@ -23,7 +72,24 @@ Seed = Annotated[
 ]
 TraceName = Annotated[str, Parameter(help=WORDS["trace"].help, completer=traces)]
 Workers = Annotated[
-    int | None, Parameter(help="Processes that simulate at once (default: one per core, at most 4; 0: none but this).")
+    str | None,
+    Parameter(
+        help="Processes that simulate at once (default: one per core, at most 4; 0: none but this); or ray, or the "
+        "address of a Ray cluster."
+    ),
+]
+Replicas = Annotated[
+    int | None,
+    Parameter(
+        help="Pairs of runs that each number rests on, with times nudged (default: 5 or as many as decide, at most "
+        "20; fewer of a large log; 1: the log as it is, without intervals)."
+    ),
+]
+Scope = Annotated[
+    str,
+    Parameter(
+        help="What intervals speak of: `log`, this log with times nudged; `like`, logs like it, with other jobs."
+    ),
 ]
 ClusterFile = Annotated[Path | None, Parameter(help=WORDS["cluster"].help)]
 
@@ -76,7 +142,9 @@ DEFAULTS = ScenarioOptions()
 
 def scenario_of(trace: str, options: ScenarioOptions, progress: "Progress", **usual: str) -> "fleetlab.Scenario":
     """Build a scenario of what the command line says; `usual` are defaults of this command."""
-    return fleetlab.Scenario.of(trace, **usual | options.words()).open(progress)
+    scenario = fleetlab.Scenario.of(trace, **usual | options.words()).open(progress)
+    _say_guesses(scenario.trace, trace, own_cluster=options.cluster is None)
+    return scenario
 
 
 def trace_of(name: str, cluster: Path | None, progress: "Progress") -> "fleetlab.Trace":
@@ -86,14 +154,32 @@ def trace_of(name: str, cluster: Path | None, progress: "Progress") -> "fleetlab
     from fleetlab.core.data import open_trace
 
     trace = open_trace(name, progress)
+    _say_guesses(trace, name, own_cluster=cluster is None)
     return trace if cluster is None else replace(trace, cluster=fleetlab.Cluster.from_toml(cluster))
+
+
+def _say_guesses(trace: "fleetlab.Trace", name: str, *, own_cluster: bool) -> None:
+    """Say how a log was read that is no saved trace, and write the nodes that were guessed, for editing."""
+    if trace.notes[:1] and trace.notes[0].startswith("read as: "):
+        talk(trace.notes[0])
+    if (
+        own_cluster
+        and trace.cluster is not None
+        and trace.notes[1:2]
+        and trace.notes[1].startswith("cluster guessed: ")
+    ):
+        file = Path(f"{Path(name).name.split('.')[0]}-cluster.toml")
+        talk(trace.notes[1])
+        if not file.exists():
+            screen.may_write(file)
+            screen.atomic_write(file, f"{trace.cluster.to_toml()}\n".encode())
+        talk(f"  edit {file} and give it: --cluster {file}")
 
 
 def cluster_of(trace: "fleetlab.Trace", name: str, option: str = "--cluster") -> "fleetlab.Cluster":
     """Return the cluster of a trace, or say which option gives it one."""
     if trace.cluster is None:
-        msg = f"the trace has no cluster: {name}"
-        raise fleetlab.TraceError(msg, hint=f"{option} FILE.toml gives it one")
+        raise fleetlab.TraceError(f"the trace has no cluster: {name}", hint=f"{option} FILE.toml gives it one")
     return trace.cluster
 
 
@@ -128,3 +214,135 @@ def with_trace_notes(result: Any, notes: Sequence[str]) -> Any:  # noqa: ANN401 
     from dataclasses import replace
 
     return replace(result, notes=(*result.notes, *(f"trace: {note}" for note in notes)))
+
+
+# -- help and messages ------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., None])
+HELP = 80  # columns
+FLAT = Parameter(name="*", negative=())  # the fields of a dataclass are options of the command
+
+
+def version() -> str:
+    """Return what `--version` prints, after whichever command it stands."""
+    from importlib.metadata import version as of
+
+    return of("fleetlab")
+
+
+def add_commands(app: App, commands: App) -> None:
+    """Make the commands of one app commands of another."""
+    # Not `App.update`, which would put the `--help` of `commands` in the place of the app's.
+    for name in commands:
+        if name not in (*commands.help_flags, *commands.version_flags):
+            app.command(commands[name], name=name)
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help; a long example goes on after a backslash, as a shell takes it."""
+    return "Examples:\n\n" + "\n\n".join(_example(line) for line in lines)
+
+
+def _example(line: str) -> str:
+    r"""Break an example before an option.
+
+    >>> print(_example("fleetlab read csv jobs.csv --map submit=created --map gpu_milli=cards*1000 --out mine"))
+      fleetlab read csv jobs.csv --map submit=created --map gpu_milli=cards*1000 \
+        --out mine
+    """
+    parts, text = re.split(r" (?=-)", line), ""
+    row = "  " + parts[0]
+    for part in parts[1:]:
+        if len(row) + len(part) + 3 > HELP:
+            text, row = f"{text}{row} \\\n", "   "
+        row += f" {part}"
+    return text + row
+
+
+def of_verb(file: str) -> Callable[[Command], Command]:
+    """Describe options in the words of the verb, where the command's own docstring does not.
+
+    The verb's docstring is read from its file: to import it would take frames and compilers, which help needs not.
+    """
+
+    def fill(command: Command) -> Command:
+        text = (Path(fleetlab.__file__).parent / file).read_text("utf-8")
+        signature = re.search(rf'^def {command.__name__}\(.*?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
+        own = inspect.cleandoc(command.__doc__ or "")
+        own_parameters, verb = parameters_of(own), parameters_of(inspect.cleandoc(signature[1] if signature else ""))
+        defaults = {name: p.default for name, p in inspect.signature(command).parameters.items()}
+        shared = {name: verb[name] for name in defaults if name in verb and name not in own_parameters}
+        lines = [f"{name}\n    {_without_default(text, defaults[name])}" for name, text in shared.items()]
+        head = [] if own_parameters else ["", "Parameters", "----------"]
+        command.__doc__ = "\n".join([own, *head, *lines])
+        return command
+
+    return fill
+
+
+def parameters_of(docstring: str) -> dict[str, str]:
+    r"""Return what a docstring says of each parameter.
+
+    >>> parameters_of("Add.\n\nParameters\n----------\na, b\n    A\n    number.\n\nReturns\n-------\nint\n")
+    {'a': 'A number.', 'b': 'A number.'}
+    """
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    entries = re.findall(r"^(\S.*)\n((?:[ ]+.*\n?|\n)+)", section[1] + "\n" if section else "", re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
+
+
+def _without_default(text: str, default: object) -> str:
+    """Leave out a default that help names by itself."""
+    return text if shown_default(default) is None else re.sub(r" \(default: [^(),;]*\)(?=\.$)", "", text)
+
+
+def shown_default(value: object) -> str | None:
+    """Return a default as help names it; none where there is nothing to name: off, empty, or a word of Python's."""
+    if value is None or value is False or value in ("", ()):
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def whole_numbers(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
+    """Refuse a fraction where a whole number is expected; the parser would round it."""
+    for argument in arguments:
+        whole = int in (argument.hint, *get_args(argument.hint))  # int, and int | None
+        for token in argument.tokens:
+            if whole and _is_fraction(token.value):
+                raise CoercionError(token=token, argument=argument, target_type=int)
+
+
+def _is_fraction(word: str) -> bool:
+    try:
+        return "." in word and not float(word).is_integer()
+    except ValueError:
+        return False  # not a number at all: the parser says so
+
+
+def pairs(words: Sequence[str], takes: str, of: Callable[[str], T], *, hint: str) -> list[tuple[str, T]]:
+    """Read NAME=VALUE words; `of` converts a value, or raises ValueError.
+
+    >>> pairs(["cpu=4", "gpu = 16"], "--price takes POOL=NUMBER", float, hint="")
+    [('cpu', 4.0), ('gpu', 16.0)]
+    """
+    values = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        try:
+            if not equals or not name.strip():
+                raise ValueError
+            values.append((name.strip(), of(value)))
+        except ValueError:
+            raise fleetlab.WorkloadError(f"{takes}, not: `{word}`", hint=hint) from None
+    return values
+
+
+def talk(line: str) -> None:
+    """Print on stderr: stdout is for the answer, which may be one JSON object."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def say_saved(out: Path) -> None:
+    """Print where the result was saved."""
+    talk(f"\nsaved in {out}")

@@ -1,4 +1,4 @@
-"""Commands that make pages: a report of results, the demo, and the interactive page."""
+"""Commands that make pages: a report of results, and the interactive page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,13 +6,13 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.options import ClusterFile, Json, Seed, TraceName, trace_of
-from fleetlab.commands.words import examples, of_verb
+from fleetlab.commands import screen
+from fleetlab.commands.options import Json, examples, of_verb
 
-desk = App()
+app = App()
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab simulate builtin:20000 --json > fifo.json",
         "fleetlab report fifo.json",
@@ -39,67 +39,27 @@ def report(
     title
         Title of the page.
     """
-    from fleetlab._screen import Rows, progress, show
-    from fleetlab.core.files import may_create
-
-    may_create(out)
-    may_create(svg, folder=True)
+    screen.may_create(out)
+    screen.may_create(svg, folder=True)
     if out.resolve() in {path.resolve() for path in results}:
         msg = f"--out is one of the results: {out}"
         raise fleetlab.WorkloadError(msg, hint="give the page a name of its own, such as report.html")
     loaded = {path: fleetlab.SavedResult.load(path) for path in results}
     stems = [path.stem for path in results]
     named = {path.stem: saved for path, saved in loaded.items()} if len(set(stems)) == len(stems) else loaded.values()
-    with progress("figures") as bar:
-        written = fleetlab.report(named, out, title=title, svg=svg, progress=bar)
+    with screen.progress("figures") as bar:
+        page = fleetlab.report(named, out, title=title, svg=svg, progress=bar)
     if json:
         from polars import DataFrame
 
         about = fleetlab.Provenance("report", ", ".join(map(str, results)), {"title": title})
-        row = DataFrame({"file": [str(written)], "bytes": [written.stat().st_size]})
-        show(Rows("pages", row, about), json=True)
+        row = DataFrame({"file": [str(page)], "bytes": [page.stat().st_size]})
+        screen.show(screen.Rows("pages", row, about), json=True)
     else:
-        print(written)
+        print(page)
 
 
-@desk.command(help_epilogue=examples("fleetlab demo", "fleetlab demo my-trace --out story.html --open"))
-def demo(
-    trace: TraceName = "builtin:100000",
-    *,
-    out: Path = Path("demo.html"),
-    cluster: ClusterFile = None,
-    seed: Seed = 0,
-    open: Annotated[bool, Parameter(negative=())] = False,
-) -> None:
-    """Explain on one page why the jobs of a trace wait, and what would help.
-
-    Of a trace of more than 10,000 jobs, the busiest 10,000 in a row are simulated. The built-in trace is simulated with
-    jobs spread evenly over nodes, as the real cluster placed them (worst_fit).
-
-    Parameters
-    ----------
-    out
-        The page.
-    open
-        Open the page in a browser.
-    """
-    from fleetlab._screen import progress, prose
-    from fleetlab.core.files import may_create
-    from fleetlab.studies.story import story
-
-    may_create(out)
-    with progress("steps") as bar:
-        result = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
-    print(f"{prose(result.about)}\n")
-    print("\n".join(prose(f"{k}. {sentence}", "   ") for k, sentence in enumerate(result.findings, 1)))
-    print(f"\n{result.page}")
-    if open:
-        import webbrowser
-
-        webbrowser.open(result.page.resolve().as_uri())
-
-
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab web",
         "fleetlab web --traces my-traces --open",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Group, Parameter
 
 import fleetlab
-from fleetlab.commands.options import Json, Seed, cluster_of, split, trace_of
-from fleetlab.commands.words import examples, of_verb, pairs
+from fleetlab.commands import screen
+from fleetlab.commands.options import Json, Seed, cluster_of, examples, of_verb, pairs, split, trace_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,7 @@ DemandWords = Annotated[
 
 FORECAST = Group("Forecast", sort_key=1)
 
-desk = App()
+app = App()
 
 
 def _option(text: str) -> Parameter:
@@ -65,14 +65,14 @@ class ForecastOptions:
 
     def words(self) -> dict[str, Any]:
         """Return the options that were given, as `plan_ahead` takes them."""
-        given = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
-        return given | ({"models": split(given["models"])} if "models" in given else {})
+        options = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return options | ({"models": split(options["models"])} if "models" in options else {})
 
 
 NO_FORECAST = ForecastOptions()
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab plan demand.toml --nodes nodes.toml",
         "fleetlab plan my-trace --nodes nodes.toml --at busiest --seconds 60",
@@ -117,14 +117,11 @@ def plan(
     forecast
         Forecast the demand that comes next, and place it beside what runs and waits at the end of the trace.
     """
-    from fleetlab._screen import progress
-    from fleetlab.core.files import may_write
-
-    may_write(out)
+    screen.may_write(out)
     _forecast_words(demand, options, at, current, forecast=forecast)
     how: dict[str, Any] = {"objective": objective, "prices": _prices(prices), "seconds": seconds, "seed": seed}
     result: Plan | PlanAhead
-    with progress("done") as bar:
+    with screen.progress("done") as bar:
         if forecast:
             trace = trace_of(demand, nodes, bar)
             cluster = cluster_of(trace, demand, "--nodes")
@@ -136,7 +133,7 @@ def plan(
     sys.exit(0 if result.feasible else 1)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab defragment demand.toml --nodes nodes.toml --current placement.csv",
         "fleetlab defragment demand.toml --nodes nodes.toml --current placement.csv --free gpu --most 3",
@@ -169,11 +166,8 @@ def defragment(
     out
         Write the resulting placement to this CSV file.
     """
-    from fleetlab._screen import progress
-    from fleetlab.core.files import may_write
-
-    may_write(out)
-    with progress("freed") as bar:
+    screen.may_write(out)
+    with screen.progress("freed") as bar:
         workload, cluster = _demand(demand, nodes, at, bar)
         now = _placement(current)
         assert now is not None
@@ -188,8 +182,8 @@ def _forecast_words(
 ) -> None:
     """Refuse options that do not go together."""
     if not forecast:
-        if given := next(iter(options.words()), None):
-            msg = f"--{given} is for a forecast"
+        if option := next(iter(options.words()), None):
+            msg = f"--{option} is for a forecast"
             raise fleetlab.WorkloadError(msg, hint="--forecast plans for the demand that comes next")
         return
     if Path(words).suffix.lower() in (".toml", ".csv"):
@@ -239,11 +233,10 @@ def _placement(path: Path | None) -> "pl.DataFrame | None":
 
 def _show(result: "Plan | PlanAhead | Defragmentation", out: Path | None, *, json: bool, only: Sequence[str]) -> None:
     """Write the placement and print the result; the answer is shown even if the file cannot be written."""
-    from fleetlab._screen import show
-    from fleetlab.core.files import atomic_write
+    from fleetlab.core.files import csv_text
 
     try:
         if out is not None:
-            atomic_write(out, result.placements.write_csv())
+            screen.atomic_write(out, csv_text(result.placements))
     finally:
-        show(result, json=json, only=only)
+        screen.show(result, json=json, only=only)

@@ -1,15 +1,19 @@
-"""`fleetlab share …`: see and switch how a GPU is shared; configuration files of Kubernetes stacks."""
+"""`fleetlab share …`: see and switch how a GPU is shared; MIG instances; configuration files of Kubernetes stacks."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.mig import GpuIndex, mig
-from fleetlab.commands.words import Json, examples, talk, version
+from fleetlab.commands import screen
+from fleetlab.commands.options import Json, examples, talk, version
+
+if TYPE_CHECKING:
+    from fleetlab.gpu import MigGpu
 
 share = App(
     name="share",
@@ -23,8 +27,27 @@ share = App(
     help_format="plaintext",
     version=version,
 )
+
+mig = App(
+    name="mig",
+    help="MIG instances of a GPU: list profiles and layouts, check, create and undo a layout.",
+    help_epilogue=examples(
+        "fleetlab share mig layouts --model H200", "fleetlab share mig check 3g.71gb,2g.35gb,1g.18gb --model H200"
+    ),
+    help_format="plaintext",
+    version=version,
+)
+
 share.command(mig)
 
+GpuIndex = Annotated[int, Parameter(name="gpu", help="Index of a GPU of this machine, as in nvidia-smi.")]
+ModelName = Annotated[
+    str | None, Parameter(help="A GPU model such as A30, A100-40 or H200 (default: the GPU of this machine).")
+]
+LayoutWords = Annotated[str, Parameter(help="Profiles separated by commas; `7x1g.18gb` is seven of one profile.")]
+Really = Annotated[bool, Parameter(negative=(), help="Run the commands; without it they are only printed.")]
+
+DEVICE_NOTES = ("CUDA_VISIBLE_DEVICES=UUID selects one MIG device", "`fleetlab share mig undo` prints how to undo it")
 Percent = Annotated[int | None, Parameter(help="Active thread percentage of an MPS client (default: no limit).")]
 Memory = Annotated[int | None, Parameter(help="Device memory limit of an MPS client in MiB (default: no limit).")]
 
@@ -35,12 +58,11 @@ Memory = Annotated[int | None, Parameter(help="Device memory limit of an MPS cli
 @share.command(help_epilogue=examples("fleetlab share status", "fleetlab share status --json"))
 def status(*, json: Json = False) -> None:
     """Show GPUs, their processes, MPS daemons, and which sharing modes are available. Nothing is changed."""
-    from fleetlab._screen import show
-    from fleetlab.sharing import status as sharing_status
-    from fleetlab.sharing.result import status_tables
+    from fleetlab.gpu import status_tables
+    from fleetlab.gpu.sharing import status as sharing_status
 
     current = sharing_status.status()
-    show(status_tables(current), json=json, most=200)
+    screen.show(status_tables(current), json=json, most=200)
 
 
 @share.command(
@@ -60,15 +82,15 @@ def start(
     pipe
         Pipe directory (CUDA_MPS_PIPE_DIRECTORY) of the daemon (default: a private one).
     """
-    from fleetlab._screen import show
-    from fleetlab.sharing import mps_daemon
-    from fleetlab.sharing.result import machine_tables, table
+    from fleetlab.gpu import machine_tables
+    from fleetlab.gpu.sharing import mps
+    from fleetlab.gpu.sharing.result import table
 
     _only_mps(mode, "start")
-    environment = mps_daemon.start(percent=percent, memory_mib=memory, pipe=pipe)
+    environment = mps.start(percent=percent, memory_mib=memory, pipe=pipe)
     if json:
         rows = table({"name": name, "value": value} for name, value in environment.items())
-        show(machine_tables("share start", {"environment": rows}), json=True)
+        screen.show(machine_tables("share start", {"environment": rows}), json=True)
     else:
         print("\n".join(f"export {name}={quote(value)}" for name, value in environment.items()))
     talk("MPS is running; `fleetlab share stop mps` stops it")
@@ -85,10 +107,10 @@ def stop(mode: str, *, anyway: Annotated[bool, Parameter(negative=())] = False) 
     anyway
         Stop it even if clients are attached; they fail.
     """
-    from fleetlab.sharing import mps_daemon
+    from fleetlab.gpu.sharing import mps
 
     _only_mps(mode, "stop")
-    clients = mps_daemon.stop(anyway=anyway)
+    clients = mps.stop(anyway=anyway)
     talk("MPS is stopped" + (f"; it had these clients: {', '.join(map(str, clients))}" if clients else ""))
 
 
@@ -118,8 +140,7 @@ def run(
     priority
         Priority of an MPS client: 0 is normal, 1 below normal.
     """
-    from fleetlab.sharing.modes import Share
-    from fleetlab.sharing.run_command import run_in_mode
+    from fleetlab.gpu import Share, run_in_mode
 
     exit_status = run_in_mode(mode, command, share=Share(percent, memory, priority), gpu=gpu, progress=talk)
     sys.exit(exit_status)
@@ -149,25 +170,24 @@ def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) ->
     out
         File to write, atomically.
     """
-    from fleetlab import stacks
-    from fleetlab._screen import prose, show, table
+    from fleetlab.gpu import stacks
 
     result = stacks.emit(stacks.read(spec).spec, to=to, source=spec.name)
     if out is not None:
         _write(out, result.text)
     if json:
-        show(result, json=True)
+        screen.show(result, json=True)
         return
     if out is None:
         print(result.text, end="")
     report = talk if out is None else print
     report("\nlost" if result.losses else "\nlost: nothing")
     for loss in result.losses:
-        report(prose(f"{loss.part}: {loss.requested} -> {loss.kept}; {loss.why}", "    ", "  "))
-    report(f"\nguarantees\n{table(result.tables()['guarantees'].drop('why'))}")
+        report(screen.prose(f"{loss.part}: {loss.requested} -> {loss.kept}; {loss.why}", "    ", "  "))
+    report(f"\nguarantees\n{screen.table(result.tables()['guarantees'].drop('why'))}")
     for one in result.guarantees:
         if one.why:
-            report(prose(f"{one.guarantee}: {one.why}", "    ", "  "))
+            report(screen.prose(f"{one.guarantee}: {one.why}", "    ", "  "))
 
 
 @share.command(
@@ -182,12 +202,11 @@ def read_file(file: Path, *, json: Json = False) -> None:
     file
         YAML of a stack, a Compose file, or lines of KEY=VALUE.
     """
-    from fleetlab import stacks
-    from fleetlab._screen import show
+    from fleetlab.gpu import stacks
 
     result = stacks.read(file)
     if json:
-        show(result, json=True)
+        screen.show(result, json=True)
         return
     talk(f"{file.name}: format {result.stack}")
     print(result.text, end="")
@@ -208,26 +227,25 @@ def lint(file: Path, *, model: str | None = None, json: Json = False) -> None:
     model
         GPU model, such as H200, for rules that depend on it.
     """
-    from fleetlab import stacks
-    from fleetlab._screen import cell, prose, show
+    from fleetlab.gpu import stacks
 
     result = stacks.lint(file, gpu=model)
     if json:
-        show(result, json=True)
+        screen.show(result, json=True)
     else:
         for one in result.problems:
-            print(prose(f"{one.severity} {one.code} at {cell(one.where, widest=200)}", "  "))
-            print(prose(cell(one.what, widest=300), "  ", "  "))
-            print(prose(f"do: {cell(one.do, widest=300)}", "    ", "  "))
+            print(screen.prose(f"{one.severity} {one.code} at {screen.cell(one.where, widest=200)}", "  "))
+            print(screen.prose(screen.cell(one.what, widest=300), "  ", "  "))
+            print(screen.prose(f"do: {screen.cell(one.do, widest=300)}", "    ", "  "))
         counts = ", ".join(f"{e.metric} {e.value:g}" for e in result.summary())
-        print(f"{cell(file.name)}, {result.stack}: {counts}")
+        print(f"{screen.cell(file.name)}, {result.stack}: {counts}")
     if result.count("error"):
         sys.exit(1)
 
 
 def _write(out: Path, text: str) -> None:
-    from fleetlab.devices.errors import BenchError
-    from fleetlab.devices.files import atomic_write
+    from fleetlab.gpu import BenchError
+    from fleetlab.gpu.devices.console import atomic_write
 
     try:
         atomic_write(out, text)
@@ -241,3 +259,128 @@ def _only_mps(mode: str, verb: str) -> None:
         msg = f"cannot {verb} the mode `{mode}`"
         hint = "only mps has a daemon; time slicing is the driver's default, and MIG has `fleetlab share mig`"
         raise fleetlab.DeviceError(msg, hint=hint)
+
+
+# --- MIG -------------------------------------------------------------------------------------------------------------
+
+
+@mig.command(help_epilogue=examples("fleetlab share mig profiles", "fleetlab share mig profiles --model A100-40"))
+def profiles(*, model: ModelName = None, gpu: GpuIndex = 0, json: Json = False) -> None:
+    """List the MIG profiles of a GPU: slices, SMs, memory, maximum number and placements."""
+    from fleetlab.gpu import profile_tables
+
+    mig_gpu = _mig_gpu(model, gpu)
+    screen.show(profile_tables(mig_gpu), json=json)
+
+
+@mig.command(help_epilogue=examples("fleetlab share mig layouts --model H200", "fleetlab share mig layouts --json"))
+def layouts(*, model: ModelName = None, gpu: GpuIndex = 0, json: Json = False) -> None:
+    """List every layout to which no instance can be added, with its unused slices."""
+    from fleetlab.gpu import layout_tables
+
+    mig_gpu = _mig_gpu(model, gpu)
+    screen.show(layout_tables(mig_gpu), json=json, most=200)
+
+
+@mig.command(
+    help_epilogue=examples(
+        "fleetlab share mig check 3g.71gb,2g.35gb,1g.18gb --model H200",
+        "fleetlab share mig check 7x1g.5gb --model A100-40",
+    )
+)
+def check(layout: LayoutWords, *, model: ModelName = None, gpu: GpuIndex = 0, json: Json = False) -> None:
+    """Check whether a layout is possible: show its placements, or what does not fit."""
+    from fleetlab.gpu import machine_tables, parse_layout, placement_table, slices_left
+    from fleetlab.gpu.sharing.mig.layouts import place
+
+    mig_gpu = _mig_gpu(model, gpu)
+    placed = place(mig_gpu, parse_layout(layout))
+    compute, memory = slices_left(placed, mig_gpu)
+    note = f"possible; unused: {compute} of {mig_gpu.slices} compute slices, {memory} of {mig_gpu.sizes} memory slices"
+    tables = {mig_gpu.name: placement_table(placed)}
+    screen.show(machine_tables("share mig check", tables, [note], instances=len(placed)), json=json)
+
+
+@mig.command(
+    help_epilogue=examples(
+        "fleetlab share mig apply 3g.71gb,2x2g.35gb",
+        "fleetlab share mig apply 7x1g.18gb --model H200",
+        "fleetlab share mig apply 3g.71gb,2x2g.35gb --really",
+    )
+)
+def apply(
+    layout: LayoutWords, *, gpu: GpuIndex = 0, model: ModelName = None, really: Really = False, json: Json = False
+) -> None:
+    """Print the commands that create a layout and those that undo it; with --really, create it.
+
+    Refuses while processes run on the GPU, and if it has MIG instances; a change that fails is rolled back.
+    """
+    from fleetlab.gpu import machine_tables, parse_layout
+    from fleetlab.gpu.devices import nvidia_smi
+    from fleetlab.gpu.sharing.mig import apply as mig_apply
+    from fleetlab.gpu.sharing.mig.layouts import place
+    from fleetlab.gpu.sharing.result import table
+
+    if really and model is not None:
+        msg = "--model names a GPU model, and --really changes the GPU of this machine"
+        raise fleetlab.DeviceError(msg, hint="omit one of them")
+    placed = place(_mig_gpu(model, gpu), parse_layout(layout))
+    if really:
+        devices = mig_apply.apply(placed, gpu, progress=talk)
+        rows = table({"profile": profile, "uuid": uuid} for profile, uuid in devices)
+        screen.show(machine_tables("share mig apply", {"devices": rows}, DEVICE_NOTES, devices=len(devices)), json=json)
+        return
+    one = None if model else nvidia_smi.gpu(gpu)
+    plan = mig_apply.layout_commands(placed, gpu, on_already=one is not None and one.mig == "Enabled")
+    against = () if one is None else (*mig_apply.obstacles(one), *mig_apply.conflicts(one))
+    _print_commands("share mig apply", {"do": plan.do, "undo": plan.undo}, against, json=json)
+
+
+@mig.command(help_epilogue=examples("fleetlab share mig undo", "fleetlab share mig undo --gpu 1 --really"))
+def undo(*, gpu: GpuIndex = 0, really: Really = False, json: Json = False) -> None:
+    """Print the commands that restore a GPU to its state before `share mig apply`; with --really, run them."""
+    from fleetlab.gpu.devices import nvidia_smi
+    from fleetlab.gpu.sharing.mig import apply as mig_apply
+    from fleetlab.gpu.sharing.mig import mode
+
+    if really and mig_apply.mig_record(gpu).get("temporary"):
+        mode.restore(gpu, within=0, progress=talk)  # not while its suite is running
+    elif really:
+        mig_apply.undo(gpu, progress=talk)
+    if really:
+        talk(f"GPU {gpu} is restored")
+        return
+    record, one = mig_apply.mig_record(gpu), nvidia_smi.gpu(gpu)
+    commands = mig_apply.undo_commands(record, one, mig_apply.instances(gpu))
+    against = tuple(mig_apply.obstacles(one))
+    _print_commands("share mig undo", {"undo": commands}, against, json=json)
+
+
+def _mig_gpu(model: str | None, gpu: int) -> "MigGpu":
+    from fleetlab.gpu import NoGpu, gpu_profiles, mig_gpu
+    from fleetlab.gpu.sharing.mig.layouts import BY_NAME
+
+    if model is not None:
+        return mig_gpu(model)
+    try:
+        return gpu_profiles(gpu)
+    except NoGpu as e:
+        raise fleetlab.DeviceError(f"no GPU model given: {e}", hint=f"--model takes {', '.join(BY_NAME)}") from None
+
+
+def _print_commands(
+    verb: str, steps: dict[str, Sequence[tuple[str, ...]]], against: Sequence[str], *, json: bool
+) -> None:
+    """Print commands in full length, so that they can be copied."""
+    from fleetlab.gpu import machine_tables
+    from fleetlab.gpu.sharing.mig.apply import command_line
+    from fleetlab.gpu.sharing.result import table
+
+    notes = ["nothing was changed: run it as root with --really", *(f"would be refused now: {why}" for why in against)]
+    if json:
+        frames = {name: table({"command": command_line(command)} for command in some) for name, some in steps.items()}
+        screen.show(machine_tables(verb, frames, notes), json=True)
+        return
+    for name, some in steps.items():
+        print(f"to {name}\n" + "\n".join(f"  {command_line(command)}" for command in some) + "\n")
+    print("notes\n" + "\n".join(f"- {note}" for note in notes))

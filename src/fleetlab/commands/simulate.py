@@ -1,22 +1,37 @@
 """Commands that simulate: replay a workload, compare policies, pack a cluster until it is full."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, Workers, scenario_of, seeds_of, split
-from fleetlab.commands.words import examples, talk
+from fleetlab.commands import screen
+from fleetlab.commands.options import (
+    DEFAULTS,
+    Json,
+    Replicas,
+    ScenarioOptions,
+    Scope,
+    TraceName,
+    Workers,
+    examples,
+    scenario_of,
+    seeds_of,
+    split,
+    talk,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fleetlab.sim.result import SimResult
 
-desk = App()
+app = App()
 TIMELINE = ".perfetto-trace"
-# Of the table of policies, those that a terminal has room for.
+RULE_COLUMNS = ("rule", "who", "before", "after", "worse by", "verdict", "setting", "was", "becomes")
+# Of the table of policies, those that fit on a terminal.
 COLUMNS = (
     "policy", "configuration", "setting", "was", "becomes", "reason", "class", "team", "partition", "size", "QOS",
     "jobs", "jobs that cannot run",
@@ -24,11 +39,12 @@ COLUMNS = (
     "mean wait change low", "mean wait change high", "median wait",
     "P95 wait", "mean JCT", "mean JCT change", "mean JCT change low", "mean JCT change high", "mean bounded slowdown",
     "GPU allocation, %", "preemptions", "energy per day, kWh", "cost per day, GPU-h",
-    "cost per day, (currency of the prices)", "verdict",
+    "cost per day, (currency of the prices)", "other", "metric", "difference", "low", "high", "unit", "verdict",
+    "P(first)",
 )  # fmt: skip
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab simulate builtin:20000 --order sjf",
         "fleetlab simulate my-trace --backfill easy --placement worst_fit --cluster bigger.toml",
@@ -52,21 +68,24 @@ def simulate(
         for ui.perfetto.dev, with nodes as processes, GPUs as threads, jobs as slices, and waiting jobs by reason as
         counters.
     """
-    from fleetlab._screen import progress, show
-
     _check_out(out)
-    with progress("jobs") as bar:
+    with screen.progress("jobs") as bar:
         result = fleetlab.simulate(scenario_of(trace, options, bar), progress=bar)
     try:
         if out is not None:
             _save(out, result)
     finally:  # the answer is shown even if the file cannot be written
-        show(result, json=json, only=("by GPUs per instance", "by partition", "by queue", "waiting", "left out"))
+        screen.show(
+            result,
+            json=json,
+            only=("by GPUs per instance", "by partition", "by queue", "waiting", "left out"),
+            short=True,
+        )
     if out is not None:
         talk(f"\nwritten to {out}")
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab compare builtin:20000",
         "fleetlab compare my-trace --policies fifo,sjf/easy/estimate=group,fifo/easy --load 1.2",
@@ -81,6 +100,8 @@ def compare(
     policies: str = "",
     conf: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     options: ScenarioOptions = DEFAULTS,
+    replicas: Replicas = None,
+    scope: Scope = "log",
     workers: Workers = None,
     json: Json = False,
 ) -> None:
@@ -96,15 +117,69 @@ def compare(
         Instead of policies: a new slurm.conf, a file of the lines that change, or one such line (bf_interval=60); under
         Kueue, a file of all its objects; repeatable. The baseline is the site as it is configured.
     """
-    from fleetlab._screen import progress, show
-
-    with progress("policies") as bar:
+    with screen.progress("policies") as bar:
         scenario = scenario_of(trace, options, bar)
-        result = fleetlab.compare(scenario, policies=split(policies) or None, conf=conf, workers=workers, progress=bar)
-    show(result, json=json, columns=[{"P95 wait": "P90 wait"}.get(name, name) if conf else name for name in COLUMNS])
+        result = fleetlab.compare(
+            scenario, policies=split(policies) or None, conf=conf, replicas=replicas, scope=scope, workers=workers,
+            progress=bar,
+        )  # fmt: skip
+    screen.show(
+        result,
+        json=json,
+        columns=[{"P95 wait": "P90 wait"}.get(name, name) if conf else name for name in COLUMNS],
+        short=True,
+    )
 
 
-@desk.command(
+@app.command(
+    help_epilogue=examples(
+        "fleetlab check my-trace --conf new-slurm.conf",
+        "fleetlab check my-trace --conf bf_interval=60 --rules rules.toml --junit check.xml --markdown check.md",
+        "fleetlab check my-trace --scheduler queues.yaml --conf new-queues.yaml",
+    )
+)
+def check(
+    trace: TraceName,
+    *,
+    conf: str,
+    rules: Path | None = None,
+    markdown: Path | None = None,
+    junit: Path | None = None,
+    options: ScenarioOptions = DEFAULTS,
+    replicas: Replicas = None,
+    scope: Scope = "log",
+    workers: Workers = None,
+    json: Json = False,
+) -> None:
+    """Test a new configuration of the scheduler against rules before it is deployed; status 1 where one breaks.
+
+    Parameters
+    ----------
+    conf
+        A new slurm.conf, a file of the lines that change, or one such line (bf_interval=60); or objects of Kueue,
+        Volcano, KAI or kube-scheduler, with --scheduler for those of today.
+    rules
+        A TOML file of rules (default: no team's P90 wait worsens by more than 20 %, GPU allocation does not fall by
+        more than 1 %, no job becomes unschedulable).
+    markdown
+        Write a comment for a pull request to this file, and the picture that it shows beside it.
+    junit
+        Write the verdicts as JUnit XML to this file.
+    """
+    for out in (markdown, junit):
+        screen.may_write(out)
+    with screen.progress("configurations") as bar:
+        result = fleetlab.check(
+            scenario_of(trace, options, bar), conf=conf, rules=rules, replicas=replicas, scope=scope, workers=workers,
+            progress=bar,
+        )  # fmt: skip
+    result.write(markdown, junit)
+    screen.show(result, json=json, only=("rules", "changes"), columns=RULE_COLUMNS)
+    if not result.passed:
+        sys.exit(1)
+
+
+@app.command(
     help_epilogue=examples(
         "fleetlab pack my-trace --placements fgd,best_fit,random --seeds 42-51",
         "fleetlab pack builtin:20000 --json",
@@ -129,28 +204,24 @@ def pack(
     seeds
         One run of each per seed: FIRST-LAST, or a list separated by commas.
     """
-    from fleetlab._screen import progress, show
-
-    with progress("runs") as bar:
+    with screen.progress("runs") as bar:
         scenario = scenario_of(trace, ScenarioOptions(cluster=cluster, nodes=nodes), bar)
         result = fleetlab.pack(scenario, placements=split(placements), seeds=seeds_of(seeds), progress=bar)
-    show(result, json=json, only=("summary",))
+    screen.show(result, json=json, only=("summary",))
 
 
 def _check_out(out: Path | None) -> None:
-    from fleetlab.core.files import may_write
 
     if out is not None and out.suffix not in (".csv", ".parquet", ".html", TIMELINE):
         msg = f"a schedule is written as .csv, .parquet or {TIMELINE}, a report as .html, not: {out.name}"
         raise fleetlab.WorkloadError(msg, hint=f"--out schedule.csv, --out report.html, or --out run{TIMELINE}")
-    may_write(out)
+    screen.may_write(out)
 
 
 def _save(out: Path, result: "SimResult") -> None:
-    from fleetlab._screen import progress
 
     if out.suffix == TIMELINE:
-        with progress("slices") as bar:
+        with screen.progress("slices") as bar:
             result.write_perfetto(out, bar)
     elif out.suffix == ".html":
         fleetlab.report(result, out)
@@ -160,16 +231,12 @@ def _save(out: Path, result: "SimResult") -> None:
 
 def _write(out: Path, table: "pl.DataFrame") -> None:
     """Write a table atomically; CSV has no lists, so a list is one text joined by `;`."""
-    from io import BytesIO
-
     from polars import List, String
     from polars.selectors import list as lists
 
-    from fleetlab.core.files import atomic_write
+    from fleetlab.core.files import csv_text
 
-    buffer = BytesIO()
     if out.suffix == ".csv":
-        table.with_columns(lists().cast(List(String)).list.join(";")).write_csv(buffer)
+        screen.atomic_write(out, csv_text(table.with_columns(lists().cast(List(String)).list.join(";"))))
     else:
-        table.write_parquet(buffer)
-    atomic_write(out, buffer.getvalue())
+        screen.atomic_write(out, table.write_parquet)

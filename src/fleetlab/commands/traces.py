@@ -1,4 +1,4 @@
-"""Commands for traces: collect, read, synthesize, fetch, list and show."""
+"""Commands for traces: collect, read, synthesize, fetch, list and show; and a running cluster."""
 
 import sys
 from collections.abc import Sequence
@@ -8,13 +8,26 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.options import ClusterFile, Json, Seed, TraceName, trace_of
-from fleetlab.commands.words import examples, of_verb, pairs, say_saved
+from fleetlab.commands import screen
+from fleetlab.commands.options import (
+    FLAT,
+    ClusterFile,
+    Json,
+    Seed,
+    TraceName,
+    examples,
+    of_verb,
+    pairs,
+    say_saved,
+    talk,
+    trace_of,
+)
+from fleetlab.live.options import System, WatchOptions
 
-desk = App()
+app = App()
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab read pai2020 downloads/pai --out pai",
         "fleetlab read csv jobs.csv --out mine",
@@ -44,14 +57,11 @@ def read(
         For csv: COLUMN=EXPRESSION over the columns of the file; repeatable. Other columns are guessed from their names,
         and the notes say how. gpus_per_node=8 splits jobs of more GPUs into equal instances.
     """
-    from fleetlab._screen import progress, show
-    from fleetlab.core.trace import may_hold
-
-    may_hold(out)
-    with progress() as bar:
+    screen.may_hold(out)
+    with screen.progress() as bar:
         trace = fleetlab.read(path, format, map=_columns(map), zone=zone, since=since, progress=bar)
         trace.save(out)
-    show(trace, json=json)
+    screen.show(trace, json=json)
     say_saved(out)
 
 
@@ -59,7 +69,7 @@ def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab collect slurm --since 2024-05-01 --out site",
         "fleetlab collect slurm --print > collect.sh",
@@ -98,14 +108,14 @@ def collect(
     scheduler_config
         Kubernetes: the ConfigMap with kube-scheduler's configuration, as NAMESPACE/NAME (default: none).
     """
-    from fleetlab.traces.slurm.collect import collect as gather
-    from fleetlab.traces.slurm.collect import script
+    from fleetlab.schedulers.slurm.reader.collect import collect as gather
+    from fleetlab.schedulers.slurm.reader.collect import script
 
     if system == "kubernetes" and out is not None and not print:
-        from fleetlab.traces.kubernetes.collect import collect as by_kubectl
+        from fleetlab.schedulers.kubernetes.reader.collect import collect as by_kubectl
 
-        found = by_kubectl(out, context=context, config_map=scheduler_config, say=_say)
-        _say(f"gathered in {out}: {', '.join(f'{n:,} {kind}' for kind, n in found.objects.items())}")
+        collection = by_kubectl(out, context=context, config_map=scheduler_config, say=_say)
+        _say(f"gathered in {out}: {', '.join(f'{n:,} {kind}' for kind, n in collection.objects.items())}")
         return
     if print:
         sys.stdout.write(script(system))
@@ -116,7 +126,7 @@ def collect(
     gather(system, out, since=since, until=until, json=sacct_json)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab synthesize pai2020 --jobs 100000 --seed 1 --out my-trace",
     )
@@ -141,23 +151,20 @@ def synthesize(
     out
         Folder to save it in.
     """
-    from fleetlab._screen import progress, show
-    from fleetlab.core.trace import may_hold
-
     if out is not None:
-        may_hold(out)
-    with progress("jobs") as bar:
-        given = {"jobs": jobs, "constrained": constrained}
-        told = {word: value for word, value in given.items() if value is not None}
-        trace = fleetlab.synthesize(name, **told, days=days, seed=seed, progress=bar)  # type: ignore[arg-type]
+        screen.may_hold(out)
+    with screen.progress("jobs") as bar:
+        sizes = {"jobs": jobs, "constrained": constrained}
+        options = {word: value for word, value in sizes.items() if value is not None}
+        trace = fleetlab.synthesize(name, **options, days=days, seed=seed, progress=bar)  # type: ignore[arg-type]
         if out is not None:
             trace.save(out)
-    show(trace, json=json)
+    screen.show(trace, json=json)
     if out is not None:
         say_saved(out)
 
 
-@desk.command(help_epilogue=examples("fleetlab fetch pai2020 --into downloads/pai"))
+@app.command(help_epilogue=examples("fleetlab fetch pai2020 --into downloads/pai"))
 @of_verb("traces/public/fetch.py")
 def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False) -> None:
     """Download a public trace: resume partial downloads and verify published checksums.
@@ -167,31 +174,47 @@ def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False)
     name
         A trace that `fleetlab traces` marks with fetch.
     """
-    from fleetlab._screen import progress, show
-
-    with progress("bytes") as bar:
-        got = fleetlab.fetch(name, into=into, base=base, progress=bar)
-    show(got, json=json)
+    with screen.progress("bytes") as bar:
+        result = fleetlab.fetch(name, into=into, base=base, progress=bar)
+    screen.show(result, json=json)
 
 
-@desk.command(help_epilogue=examples("fleetlab traces"))
+@app.command(help_epilogue=examples("fleetlab anonymize my-trace --out shared-trace"))
+def anonymize(trace: TraceName, *, out: Path, json: Json = False) -> None:
+    """Replace the names of users, accounts and jobs in a trace, so that it can be shown or live in a repository.
+
+    Nodes, partitions and QOS keep their names, as a new configuration names them too.
+
+    Parameters
+    ----------
+    out
+        Folder to save the trace in; an existing trace is replaced.
+    """
+    screen.may_hold(out)
+    with screen.progress("jobs") as bar:
+        result = fleetlab.anonymize(trace_of(trace, None, bar))
+    result.save(out)
+    screen.show(result, json=json)
+    say_saved(out)
+
+
+@app.command(help_epilogue=examples("fleetlab traces"))
 def traces(*, json: Json = False) -> None:
     """List the formats that can be read: what each expects, its license and its origin."""
-    from fleetlab._screen import prose, show
     from fleetlab.traces import formats
 
     result = formats()
     if json:
-        show(result, json=True)
+        screen.show(result, json=True)
         return
     for row in result.tables()["formats"].iter_rows(named=True):
-        print(prose(row["title"], " " * 12, f"{row['format']:12}"))
+        print(screen.prose(row["title"], " " * 12, f"{row['format']:12}"))
         for word in ("expects", "options", "licence", "origin", "fetch"):
             if row[word]:
-                print(prose(f"{word}: {row[word]}", " " * 14, " " * 12))
+                print(screen.prose(f"{word}: {row[word]}", " " * 14, " " * 12))
 
 
-@desk.command(name="show", help_epilogue=examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
+@app.command(name="show", help_epilogue=examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
 def show_trace(
     trace: TraceName,
     *,
@@ -206,11 +229,9 @@ def show_trace(
     rejects
         List rejected rows with file, line and reason; with --json all of them.
     """
-    from fleetlab._screen import Rows, progress, show
-
-    with progress("jobs") as bar:
+    with screen.progress("jobs") as bar:
         opened = trace_of(trace, cluster, bar)
-    show(Rows("rejects", opened.rejects, opened.provenance) if rejects else opened, json=json)
+    screen.show(screen.Rows("rejects", opened.rejects, opened.provenance) if rejects else opened, json=json)
 
 
 def _columns(words: Sequence[str]) -> dict[str, str] | None:
@@ -228,3 +249,28 @@ def _expression(word: str) -> str:
     if not word.strip():
         raise ValueError
     return word
+
+
+DEFAULTS = WatchOptions()
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab watch slurm --once",
+        "fleetlab watch slurm --out watched",
+        'fleetlab watch slurm --out watched --request "8 A100, 4 h" --predict 300',
+        "fleetlab watch kubernetes --context prod --out watched --listen 127.0.0.1:9836",
+        "fleetlab eta watched/trace",
+    )
+)
+def watch(system: System, *, options: Annotated[WatchOptions, FLAT] = DEFAULTS, json: Json = False) -> None:
+    """Read a running cluster every minute: keep every job, and serve waits and GPUs to Prometheus. Stop with Ctrl-C.
+
+    Parameters
+    ----------
+    system
+        What runs the cluster: slurm (by squeue, sacct, scontrol) or kubernetes (by its API).
+    """
+    from fleetlab.live.watch import watch as look
+
+    screen.show(look(system, options, say=talk), json=json)

@@ -1,4 +1,4 @@
-"""The nouns that every room shares, each checked once when it is made.
+"""The nouns that every package shares, each checked once when it is built.
 
 Names are imported on first use, so that help and catalogs need no data frames.
 """
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from fleetlab.core.result import SavedResult as SavedResult
     from fleetlab.core.result import as_json as as_json
     from fleetlab.core.scenario import Scenario as Scenario
+    from fleetlab.core.schedulers import Feature as Feature
+    from fleetlab.core.schedulers import Scheduler as Scheduler
     from fleetlab.core.speed import Speed as Speed
     from fleetlab.core.trace import Trace as Trace
     from fleetlab.core.words import Words as Words
     from fleetlab.core.workload import Workload as Workload
 
-lazy(__name__, __file__)
+lazy(__name__)

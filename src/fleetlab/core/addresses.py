@@ -10,18 +10,24 @@ from urllib.parse import parse_qsl
 from fleetlab.core.catalog import QUEUE_RULES
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import clip
-from fleetlab.core.schedulers import NAMED
-from fleetlab.core.words import BUILTIN, EVENT, SITE, WORDS, check
+from fleetlab.core.queue_rules import RENAMED
+from fleetlab.core.schedulers import names_alone
+from fleetlab.core.word_values import OWN_NAME
+from fleetlab.core.words import EVENT, SHIPPED, SITE, WORDS, check
 
 LONGEST = 8_000  # characters of an address
-NAMES = {"scheduler": (SITE, EVENT, *NAMED), "queues": (SITE, *QUEUE_RULES.names)}  # values that are no files
+
+
+def _is_name(word: str, value: str) -> bool:
+    """Whether a value of a word that may be a file is none."""
+    names = {"scheduler": (SITE, EVENT, *names_alone()), "queues": (SITE, *QUEUE_RULES.names, *RENAMED)}
+    return value in names.get(word, ())
 
 
 def query_pairs(query: str) -> list[tuple[str, str]]:
     """Split the query of an address into names and values, or say what is wrong with it."""
     if len(query) > LONGEST:
-        msg = f"an address has at most {LONGEST:,} characters, not {len(query):,}"
-        raise WorkloadError(msg)
+        raise WorkloadError(f"an address has at most {LONGEST:,} characters, not {len(query):,}")
     try:
         return parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200, errors="strict")
     except ValueError:
@@ -39,20 +45,20 @@ def query_words(query: str, *, local: bool = True, trace: bool = True) -> dict[s
         raise WorkloadError(msg, hint="one value per word; edits of nodes are separated by commas: T4 +20, V100 -25%")
     for name, value in words.items():
         if not local and names_local(name, value):
-            msg = f"`{name}` of an address may not name a file or code: `{clip(value)}`"
-            raise WorkloadError(msg, hint="choose a built-in value, or run it on the command line")
+            msg = f"this page cannot read files or code from disk: `{name}={clip(value)}`"
+            raise WorkloadError(msg, hint="upload slurm.conf with your log instead, or run it on the command line")
     return words
 
 
 def names_local(name: str, value: str) -> bool:
     """Whether the text of a word names a file or code of the machine that reads it."""
     word = WORDS[name]
-    if value in NAMES.get(name, ()):
+    if _is_name(name, value):
         return False
     if word.menu is not None:
         return value not in word.menu and (":" in value or (word.local and bool(value)))
     if name == "trace":
-        return value.split(":")[0] != BUILTIN
+        return value.split(":")[0] not in SHIPPED
     if name == "cluster":
         return bool(value)  # it has no inline form: whatever it begins with, it is the name of a file
     return word.local and bool(value) and not value.lstrip().startswith(("{", "["))
@@ -67,5 +73,6 @@ def _beside(name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401
     if not (name in WORDS and WORDS[name].local and isinstance(value, str) and value):
         return value
     inline = value.lstrip().startswith(("{", "["))
-    named = (name == "trace" and value.split(":")[0] == BUILTIN) or (name == "speed" and not value.endswith(".json"))
-    return value if inline or named or value in NAMES.get(name, ()) else str(folder / value)
+    named = (name == "trace" and value.split(":")[0] in SHIPPED) or (name == "speed" and not value.endswith(".json"))
+    own = name == "scheduler" and OWN_NAME.fullmatch(value) is not None
+    return value if inline or named or own or _is_name(name, value) else str(folder / value)

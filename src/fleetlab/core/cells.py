@@ -1,6 +1,6 @@
 """How nouns and results are shown at the end of a notebook's cell, and handed over as frames.
 
-The room that draws is above this one, which may not import it: it is called by name, when a cell is displayed.
+What draws them is above this package: it is registered, and imported when a cell is displayed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from fleetlab.core.errors import FleetlabError
+from fleetlab.core.plugins import registered
 
 if TYPE_CHECKING:
     import pandas
@@ -18,14 +19,19 @@ if TYPE_CHECKING:
 EXTRA = "pip install 'fleetlab[pandas]'"
 
 
-def cell(shown: object) -> str:
+def cell(result: object) -> str:
     """Return a result or a figure as HTML for a notebook."""
-    return cast("str", import_module("fleetlab.report.cell").cell(shown))
+    return _html("cells of notebooks", result)
 
 
 def noun_cell(line: str, tables: Mapping[str, pl.DataFrame]) -> str:
     """Return one line and tables below it as HTML for a notebook."""
-    return cast("str", import_module("fleetlab.report.cell").noun_cell(line, tables))
+    return _html("nouns in notebooks", line, tables)
+
+
+def _html(point: str, *args: object) -> str:
+    (draw,) = registered(point)
+    return cast("str", draw(*args))
 
 
 def words_table(words: Mapping[str, Any]) -> pl.DataFrame:
@@ -42,13 +48,27 @@ def words_table(words: Mapping[str, Any]) -> pl.DataFrame:
 
 def as_pandas(frame: pl.DataFrame) -> pandas.DataFrame:
     """Return a table as a `pandas.DataFrame`, or say what to install."""
+    _need_pandas("to_polars() needs nothing more")
+    return frame.to_pandas()
+
+
+def as_polars(frame: pl.DataFrame | pandas.DataFrame) -> pl.DataFrame:
+    """Return a table of pandas for Polars, without its index and with null for what is missing; others as they are."""
+    import polars as pl
+
+    if type(frame).__module__.partition(".")[0] != "pandas":
+        return cast("pl.DataFrame", frame)
+    _need_pandas("or pass a polars.DataFrame")
+    return pl.from_pandas(cast("Any", frame), nan_to_null=True)
+
+
+def _need_pandas(otherwise: str) -> None:
     try:
         import_module("pandas")
         import_module("pyarrow")
     except ImportError as e:
         msg = f"a table for pandas needs `{e.name}`, which is not installed"
-        raise FleetlabError(msg, hint=f"{EXTRA}; to_polars() needs nothing more") from None
-    return frame.to_pandas()
+        raise FleetlabError(msg, hint=f"{EXTRA}; {otherwise}") from None
 
 
 class Framed:

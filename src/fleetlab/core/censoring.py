@@ -8,7 +8,7 @@ others ended, by preempting it, is drawn given how long it had run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,56 +59,56 @@ def run_times(workload: Workload, rule: str, seed: int) -> RunTimes:
     """
     frame = workload.frame
     # Of a job that runs when the log begins, what is left of its run counts.
-    left = pl.when(pl.col("initial") & pl.col("start").is_null()).then("end")
-    recorded = frame.select(pl.coalesce("runtime", pl.col("end") - pl.col("start"), left)).to_series()
+    time_left = pl.when(pl.col("initial") & pl.col("start").is_null()).then("end")
+    recorded = frame.select(pl.coalesce("runtime", pl.col("end") - pl.col("start"), time_left)).to_series()
     never = (frame["status"] == "cancelled") & frame["start"].is_null() & ~frame["initial"]
-    wanted = recorded.is_null() & ~never
+    missing = recorded.is_null() & ~never
     # Jobs that others ended did not run on to the end of the log.
-    hold = wanted & frame["runtime_at_least"].is_not_null() & (frame["status"] == "running") & (rule != "impute")
+    hold = missing & frame["runtime_at_least"].is_not_null() & (frame["status"] == "running") & (rule != "impute")
     filled = recorded.zip_with(~hold, frame["runtime_at_least"])
-    if (wanted & ~hold).any():
-        drawn = _drawn(
-            frame.with_columns(runtime=recorded), (wanted & ~hold).to_numpy(), np.random.default_rng([seed, 0xCE])
+    if (missing & ~hold).any():
+        sampled = _sample(
+            frame.with_columns(runtime=recorded), (missing & ~hold).to_numpy(), np.random.default_rng([seed, 0xCE])
         )
-        filled = filled.fill_null(drawn)
-    known = recorded if rule == "drop" else filled
+        filled = filled.fill_null(sampled)
+    runtime = recorded if rule == "drop" else filled
     origin = frame.select(
-        pl.when(known.is_null()).then(pl.lit(UNKNOWN)).when(~recorded.is_null()).then(pl.lit(COMPLETE))
+        pl.when(runtime.is_null()).then(pl.lit(UNKNOWN)).when(~recorded.is_null()).then(pl.lit(COMPLETE))
         .when(hold).then(pl.lit(HELD)).otherwise(pl.lit(IMPUTED)).cast(ORIGIN)
     ).to_series()  # fmt: skip
-    changed = known.null_count() < frame["runtime"].null_count()
-    jobs = replace(workload, frame=frame.with_columns(runtime=known)) if changed else workload
+    changed = runtime.null_count() < frame["runtime"].null_count()
+    jobs = replace(workload, frame=frame.with_columns(runtime=runtime)) if changed else workload
     return RunTimes(jobs, origin, filled)
 
 
-def _drawn(frame: pl.DataFrame, wanted: Bools, rng: np.random.Generator) -> pl.Series:
+def _sample(frame: pl.DataFrame, missing: Bools, rng: np.random.Generator) -> pl.Series:
     """Draw a run time for each of the wanted jobs, given how long it has run; null where no job of the log ended."""
-    drawn = np.full(frame.height, np.nan)
+    sampled = np.full(frame.height, np.nan)
     chance = rng.random(frame.height)
     bound = frame["runtime_at_least"].fill_null(0.0).to_numpy()
-    left = wanted.copy()
+    unsampled = missing.copy()
     ended = frame["runtime"].is_not_null().to_numpy()
     # A lost end says nothing about how long a job ran: only jobs that were seen for some time are in the estimate.
     counts = ended | frame["runtime_at_least"].is_not_null().to_numpy()
     time = frame["runtime"].fill_null(frame["runtime_at_least"]).fill_null(0.0).to_numpy()
     for columns in CLASSES:
-        for rows in _groups(frame, columns, left):
+        for rows in _groups(frame, columns, unsampled):
             mine = rows[counts[rows]]
-            if not left[rows].any() or ended[mine].sum() < (ENOUGH if columns else 1):
+            if not unsampled[rows].any() or ended[mine].sum() < (ENOUGH if columns else 1):
                 continue
-            at = rows[left[rows]]
-            drawn[at] = conditional(time[mine], ended[mine], bound[at], chance[at])
-            left[at] = False
-    return pl.Series(drawn, nan_to_null=True)
+            at = rows[unsampled[rows]]
+            sampled[at] = conditional(time[mine], ended[mine], bound[at], chance[at])
+            unsampled[at] = False
+    return pl.Series(sampled, nan_to_null=True)
 
 
-def _groups(frame: pl.DataFrame, columns: list[str], left: Bools) -> Iterator[NDArray[np.int64]]:
+def _groups(frame: pl.DataFrame, columns: list[str], unsampled: Bools) -> Iterator[NDArray[np.int64]]:
     """Return the rows of each class in which a job is left to draw for."""
-    if not left.any():
+    if not unsampled.any():
         return
     gpu = pl.col("gpu_milli")
     classes = frame.select(
-        pl.int_range(pl.len()).alias("row"), pl.Series("left", left), gpu, gpu=gpu > 0,
+        pl.int_range(pl.len()).alias("row"), pl.Series("left", unsampled), gpu, gpu=gpu > 0,
         types=pl.col("gpu_types").list.join("|") + (gpu > 0).cast(pl.String), gang=pl.col("instances") > 1,
     )  # fmt: skip
     if not columns:
@@ -137,3 +137,18 @@ def conditional(time: Floats, ended: Bools, bound: Floats, chance: Floats) -> Fl
     index = np.maximum(len(alive) - np.searchsorted(alive[::-1], level, side="right"), sofar)
     longest = np.maximum(bound, float(time.max(initial=0.0)))
     return np.asarray(np.where(index < len(when), np.append(when, 0.0)[np.minimum(index, len(when))], longest))
+
+
+def past_mean(jobs: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    """For each job the mean runtime of those with its keys that had ended when it came; null where none had.
+
+    Where a start is not known, a job is taken to have started as it came. A job whose first key is null has no mean.
+    """
+    end = pl.coalesce("start", "submit") + pl.col("runtime")
+    ended = jobs.filter(pl.col("runtime").is_not_null()).sort(end, maintain_order=True)
+    count, total = pl.int_range(1, pl.len() + 1), pl.col("runtime").cum_sum()
+    means = ended.select(*keys, end=end, mean=(total / count).over(keys) if keys else total / count)
+    came = jobs.with_row_index("row").sort("submit", maintain_order=True)
+    last = came.join_asof(means, left_on="submit", right_on="end", by=keys or None, check_sortedness=False)
+    named = pl.col(keys[0]).is_not_null() if keys else pl.lit(True)  # noqa: FBT003
+    return last.sort("row").select(pl.when(named).then("mean").alias("mean"))["mean"]

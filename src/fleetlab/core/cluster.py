@@ -186,11 +186,10 @@ class Cluster(Framed):
         hint = "[[node]] on a line, then count = 40, gpus = 8 and so on"
         entries = toml.load(path, "the cluster file", hint).get("node")
         if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
-            msg = f"{path.name}: no [[node]] entry in it"
-            raise WorkloadError(msg, hint=hint)
+            raise WorkloadError(f"{path.name}: no [[node]] entry in it", hint=hint)
         # Each entry takes its own defaults: one may leave out what another gives.
-        taken: Counter[str] = Counter()
-        frames = [cls.of(_entry(e, k, path.name, taken), source=path.name).frame for k, e in enumerate(entries)]
+        name_counts: Counter[str] = Counter()
+        frames = [cls.of(_entry(e, k, path.name, name_counts), source=path.name).frame for k, e in enumerate(entries)]
         return cls.of(pl.concat(frames), source=path.name)
 
     def __len__(self) -> int:
@@ -283,11 +282,13 @@ class Cluster(Framed):
         <Cluster 8 nodes, 64 GPUs, uniform without node-0, node-9>
 
         """
-        known = {c: set(self.frame[c].drop_nulls()) for c in ("node", "pool", "gpu_type")}
+        names_by_column = {c: set(self.frame[c].drop_nulls()) for c in ("node", "pool", "gpu_type")}
         for name in names:
-            lookup("node, pool or GPU type", name, sorted(set.union(*known.values())), error=WorkloadError)
-        kept = self.frame.filter(~pl.any_horizontal(pl.col(*known).is_in(list(names)).fill_null(value=False)))
-        return Cluster.of(kept, source=f"{self.source} without {', '.join(names)}")
+            lookup("node, pool or GPU type", name, sorted(set.union(*names_by_column.values())), error=WorkloadError)
+        remaining = self.frame.filter(
+            ~pl.any_horizontal(pl.col(*names_by_column).is_in(list(names)).fill_null(value=False))
+        )
+        return Cluster.of(remaining, source=f"{self.source} without {', '.join(names)}")
 
     def scaled(self, factor: float | Fraction, pool: str | None = None) -> Cluster:
         """Scale a pool or GPU type, or the whole cluster, with at least one node of each kind.
@@ -345,7 +346,7 @@ class Cluster(Framed):
         return "\n".join("[[node]]\n" + toml.dumps(row) for row in rows).rstrip()
 
 
-def _entry(entry: dict[str, Any], k: int, source: str, taken: Counter[str]) -> pl.DataFrame:
+def _entry(entry: dict[str, Any], k: int, source: str, name_counts: Counter[str]) -> pl.DataFrame:
     count = entry.get("count", 1)
     if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= 1_000_000:
         msg = f"{source}: `count` of [[node]] entry {k + 1} is not a number from 1 to 1,000,000: {count!r}"
@@ -360,23 +361,22 @@ def _entry(entry: dict[str, Any], k: int, source: str, taken: Counter[str]) -> p
     if wrong := [n for n in ("node", "pool", "gpu_type") if not isinstance(entry.get(n, ""), str)]:
         msg = f"{source}: not a name in [[node]] entry {k + 1}: {wrong}"
         raise WorkloadError(msg, hint='names stand in quotes: gpu_type = "V100"')
-    name = _name(entry, taken)
+    name = _name(entry, name_counts)
     return _repeat(row, count, name) if "count" in entry or "node" not in entry else _rows(row, [name])
 
 
-def _name(entry: dict[str, Any], taken: Counter[str]) -> str:
+def _name(entry: dict[str, Any], name_counts: Counter[str]) -> str:
     """Its own, or pool and GPU type; the second entry of the same is told apart by its number."""
     if "node" in entry:
         return str(entry["node"])
     name = "-".join(dict.fromkeys(word for key in ("pool", "gpu_type") if (word := entry.get(key)))) or "node"
-    taken[name] += 1
-    return name if taken[name] == 1 else f"{name}.{taken[name]}"
+    name_counts[name] += 1
+    return name if name_counts[name] == 1 else f"{name}.{name_counts[name]}"
 
 
 def _repeat(row: dict[str, Any], count: int, name: str) -> pl.DataFrame:
     if count < 1:
-        msg = f"a cluster needs at least one node, not: {count}"
-        raise WorkloadError(msg)
+        raise WorkloadError(f"a cluster needs at least one node, not: {count}")
     return _rows(row, [f"{name}-{i}" for i in range(count)])
 
 
@@ -399,8 +399,7 @@ def _obeys(frame: pl.DataFrame, source: str) -> None:
             raise WorkloadError(msg, hint="give every node a value, or leave the column out to take its default")
     for name in AMOUNTS:
         if frame.height and (below := frame.filter(pl.col(name) < 0)).height:
-            msg = f"{source}: `{name}` is negative in node: {below['node'][0]}"
-            raise WorkloadError(msg)
+            raise WorkloadError(f"{source}: `{name}` is negative in node: {below['node'][0]}")
     if frame.filter((pl.col("gpus") > 0) & pl.col("gpu_type").is_null()).height:
         msg = f"{source}: a node with GPUs does not say of which type"
         raise WorkloadError(msg, hint="give `gpu_type` a name, any name")

@@ -24,10 +24,10 @@ def cast(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, source: str,
 
 def _misfit(column: pl.Series, kind: pl.DataType) -> str | None:
     """What polars would cast without a word, and lose something."""
-    found = column.dtype
-    if found.is_temporal() or (found.is_nested() and not kind.is_nested()):
-        return f"`{column.name}` is of type: {found}"
-    if found.is_float() and kind.is_integer():
+    dtype = column.dtype
+    if dtype.is_temporal() or (dtype.is_nested() and not kind.is_nested()):
+        return f"`{column.name}` is of type: {dtype}"
+    if dtype.is_float() and kind.is_integer():
         fractions = column.filter(column.is_finite() & (column != column.round()))
         return f"`{column.name}` is not a whole number: {fractions[0]}" if fractions.len() else None
     return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -38,11 +39,11 @@ class ShownColumn(NamedTuple):
     values: tuple[Any, ...]
 
 
-def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
+def display_columns(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
     """Return the columns of a table as they are shown; a low and a high limit become one column, or not.
 
     >>> waits = pl.DataFrame({"job": [12345], "mean wait": [7200.0], "low": [3600.0], "high": [10800.0]})
-    >>> [(column.name, column.texts[0]) for column in shown(waits)]
+    >>> [(column.name, column.texts[0]) for column in display_columns(waits)]
     [('job', '12345'), ('mean wait', '2.0 h'), ('95 % CI', '1.0 to 3.0 h')]
     """
     limits = {value: (low, high) for value, low, high in triples(frame)} if intervals else {}
@@ -60,6 +61,8 @@ def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
             ends = [frame[limit].to_list() for limit in limits[name]]
             rows = zip(texts, values, *ends, units, [scale] * frame.height, strict=True)
             both = [_interval(*row) for row in rows]
+            if _reordered([text for text, _ in both], values):  # by the digits of intervals, some wide and some narrow
+                both = [(text, interval) for text, (_, interval) in zip(texts, both, strict=True)]
             columns.append(ShownColumn(name, numeric=True, texts=tuple(t for t, _ in both), values=tuple(values)))
             head = heading(limits[name][0])
             columns.append(ShownColumn(head, numeric=True, texts=tuple(i for _, i in both), values=tuple(ends[0])))
@@ -130,6 +133,14 @@ def text_of(value: object, unit: str = "", name: str = "", scale: float | None =
     shown_unit, length = readable_unit(by) if unit == "s" else ("%", 0.01) if unit == "share" else (unit, 1.0)
     number = number_text(value if length == 1 else value / length, digits=3 if unit in ("s", "share") else 4)
     return f"{number} {shown_unit}" if shown_unit else number
+
+
+def _reordered(texts: Sequence[str], values: Sequence[float | None]) -> bool:
+    """Return whether numbers of one unit are in another order as texts than as values."""
+    units = {text.partition(" ")[2] for text, value in zip(texts, values, strict=True) if value is not None}
+    pairs = sorted((v, -float(t.partition(" ")[0].replace(",", "").replace("−", "-").replace("∞", "inf")))
+                   for t, v in zip(texts, values, strict=True) if v is not None and t != UNKNOWN)  # fmt: skip
+    return len(units) == 1 and any(before[1] < after[1] for before, after in pairwise(pairs))  # also of equal values
 
 
 def _interval(

@@ -9,6 +9,9 @@ from zoneinfo import ZoneInfo
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 HINT = "seconds, or a number with s, m, h or d after it: 5m"
+PART = re.compile(
+    r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])?(?:\s*,?\s*(?:and\s)?\s*)"
+)
 
 
 def in_seconds(duration: str | float) -> float:
@@ -16,11 +19,17 @@ def in_seconds(duration: str | float) -> float:
 
     >>> in_seconds("5m"), in_seconds("90"), in_seconds(3600), in_seconds("often")
     (300.0, 90.0, 3600.0, nan)
+    >>> in_seconds("10 minutes"), in_seconds("4h30m")
+    (600.0, 16200.0)
     """
     if not isinstance(duration, str):
         return float(duration) if 0 <= duration < math.inf else math.nan
-    match = re.fullmatch(r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?) *([smhd]?)", duration.strip().lower())
-    return float(match[1]) * UNITS[match[2]] if match else math.nan
+    text = duration.strip().lower()
+    parts = PART.findall(text)
+    several = len(parts) > 1 and not all(unit for _, unit in parts)  # only a number alone may have no unit
+    if not parts or PART.sub("", text) or several:
+        return math.nan
+    return sum(float(number) * UNITS[unit[:1]] for number, unit in parts)
 
 
 def readable_unit(seconds: float) -> tuple[str, float]:
@@ -43,6 +52,33 @@ def duration(seconds: float) -> str:
     return f"{number(seconds / length)} {unit}"
 
 
+def brief(seconds: float) -> str:
+    """Return a duration with two significant digits, for a sentence.
+
+    >>> brief(85.4), brief(119.7), brief(5532), brief(0.031), brief(-36.8)
+    ('85 s', '2 min', '92 min', '0.031 s', '−37 s')
+    """
+    seconds = float(f"{seconds:.2g}")
+    unit, length = readable_unit(seconds)
+    return f"{number_text(float(f'{seconds / length:.2g}'))} {unit}"
+
+
+APART = 0.25  # of the recorded mean wait: a simulation that differs by more is not the site
+
+
+def beside_the_log(recorded: float, simulated: float, of: str = "") -> str:
+    """Return the mean wait of a log beside the simulated one, and what to do where they differ much.
+
+    >>> beside_the_log(83.6, 85.1)
+    'Recorded mean wait 84 s, simulated 85 s.'
+    >>> beside_the_log(330.0, 954.0)
+    'Recorded mean wait 5.5 min, simulated 16 min. Run `fleetlab calibrate` before you trust the numbers below.'
+    """
+    text = f"Recorded mean wait {brief(recorded)}, simulated {brief(simulated)}{of and f' ({of})'}."
+    apart = abs(simulated - recorded) > APART * recorded
+    return text + " Run `fleetlab calibrate` before you trust the numbers below." * apart
+
+
 def number(value: float) -> str:
     """Return a number with three significant digits.
 
@@ -55,14 +91,14 @@ def number(value: float) -> str:
 def number_text(value: float, digits: int = 4) -> str:
     """Return a number with four significant digits; a whole one with all of them.
 
-    >>> number_text(1260920), number_text(0.123456), number_text(98765.4), number_text(math.inf)
-    ('1,260,920', '0.1235', '98,765', '∞')
+    >>> number_text(1260920), number_text(0.123456), number_text(9999.6), number_text(math.inf)
+    ('1,260,920', '0.1235', '10,000', '∞')
     """
     if isinstance(value, int) and abs(value) < 10**18:
         return minus(f"{value:,}")
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    whole = 10.0**digits <= abs(value) < 1e15
+    whole = 10.0**digits <= abs(float(f"{value:.{digits}g}")) < 1e15
     return minus(f"{value:,.0f}" if whole else f"{value:,.{digits}g}")
 
 

@@ -1,12 +1,13 @@
-"""What can go wrong in this house.
+"""The errors of fleetlab.
 
 FleetlabError
-├── TraceError       a file at the door is not what its reader expects
+├── TraceError       an input file is not what its reader expects
 ├── WorkloadError    jobs that cannot be: negative times, no GPUs, too big for the cluster
 ├── PolicyError      a policy that does not compile, or is not a pure ranking
 └── DeviceError      the GPU bench cannot have the hardware it asks for
 
-Each carries a `hint`: what to do next. The command line prints both and leaves with status 2.
+Each carries a `hint`: what to do next. The command line prints both and leaves with status 2; in Python the hint is a
+note of the exception, below the message of a traceback.
 """
 
 
@@ -34,6 +35,8 @@ class FleetlabError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # tracebacks and notebooks show notes; `str` is the message alone
 
 
 class TraceError(FleetlabError):
@@ -45,6 +48,7 @@ class TraceError(FleetlabError):
     >>> fleetlab.Trace.load("nowhere")
     Traceback (most recent call last):
     fleetlab.core.errors.TraceError: no saved trace in: nowhere
+    hint: `fleetlab read FORMAT PATH --out DIR` makes one; `sample` comes with fleetlab
 
     """
 

@@ -11,6 +11,7 @@ from fleetlab.core.durations import minus, number_text, readable_unit
 
 INFINITE = ("inf", "-inf")  # JSON has no number for it
 ROUNDING = 1e-12  # of a number: what differs by less is the same
+VISIBLE = 1e-6  # of a number: a narrower interval is not shown
 
 
 class Estimate(NamedTuple):
@@ -113,12 +114,14 @@ def say(e: Estimate) -> str:
 
 
 def amount(e: Estimate, scale: float | None = None) -> str:
-    """Return a number, its unit and its 95 % interval, with as many digits as the interval supports.
+    """Return a number, its unit and its 95 % interval, with as many digits as the interval supports, and two at least.
 
     Seconds are shown in a readable unit: that of `scale`, or of the number itself.
 
     >>> amount(Estimate("mean wait", 2.0, 0.0, math.inf, "s"))  # nothing is known of how long it may be
     '2 s (95 % CI 0 to ∞)'
+    >>> amount(Estimate("P90 wait", 38.2, 0.3, 83_330.0, "s"))  # a wide interval makes no zero of a number
+    '38 s (95 % CI 0.30 to 83,000)'
     """
     if math.isnan(e.value):
         return "–"
@@ -131,15 +134,29 @@ def amount_and_interval(e: Estimate, scale: float | None = None) -> tuple[str, s
     unit, length = readable_unit(e.value if scale is None else scale) if e.unit == "s" else (e.unit, 1.0)
     value, low, high = (x / length for x in (e.value, e.low, e.high))
     counted, unit = isinstance(e.value, int) and not unit, f" {unit}" if unit and math.isfinite(e.value) else ""
-    # An interval of rounding errors alone is none.
-    if math.isclose(high, low, rel_tol=ROUNDING) or math.isnan(high - low):
+    # An interval of rounding errors alone is none, nor is one that takes seven digits to see.
+    if math.isclose(high, low, rel_tol=VISIBLE) or math.isnan(high - low):
         return number_text(e.value if counted else value) + unit, ""
     if math.isinf(high - low):
         return number_text(value) + unit, f"{number_text(low)} to {number_text(high)}"
     # Two digits of the interval's half width, and no more, mean something; a count stays a whole number.
     digits = 0 if counted else 1 - math.floor(math.log10(high - low) - math.log10(2))
-    texts = [minus(f"{round(x, digits):,.{max(0, digits)}f}") for x in (value, low, high)]
+    plain = [counted or abs(x) <= ROUNDING * (high - low) for x in (value, low, high)]
+    enough = [digits if p else _decimals(x, digits, value) for x, p in zip((value, low, high), plain, strict=True)]
+    texts = [minus(f"{round(x, d):,.{max(0, d)}f}") for x, d in zip((value, low, high), enough, strict=True)]
     return texts[0] + unit, f"{texts[1]} to {texts[2]}"
+
+
+def _decimals(number: float, digits: int, value: float) -> int:
+    """Return so many decimals; for the value, and a limit that they would make 0 or put beyond it, two digits at least.
+
+    >>> _decimals(38.2, -3, 38.2), _decimals(0.3, -3, 38.2), _decimals(83_330.0, -3, 38.2)
+    (0, 2, -3)
+    """
+    rounded = round(number, digits)
+    if number != value and rounded and (rounded - value) * (number - value) >= 0:
+        return digits
+    return max(digits, 1 - math.floor(math.log10(abs(number))))
 
 
 def from_json_number(value: Any) -> Any:  # noqa: ANN401  whatever JSON has

@@ -206,11 +206,9 @@ Event = Faults | Outage | Drain | Spot | Elastic
 def _must(noun: str, *, above: tuple[str, ...] = (), **values: float) -> None:
     for name, value in values.items():
         if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-            msg = f"{noun}: `{name}` is not a number of at least 0: {value!r}"
-            raise WorkloadError(msg, hint="times are seconds")
+            raise WorkloadError(f"{noun}: `{name}` is not a number of at least 0: {value!r}", hint="times are seconds")
         if name in above and value == 0:
-            msg = f"{noun}: `{name}` is 0"
-            raise WorkloadError(msg, hint="a mean time between events must be above 0")
+            raise WorkloadError(f"{noun}: `{name}` is 0", hint="a mean time between events must be above 0")
 
 
 def _must_last(noun: str, begin: float, end: float, nodes: Sequence[str], pool: str | None) -> None:
@@ -219,8 +217,7 @@ def _must_last(noun: str, begin: float, end: float, nodes: Sequence[str], pool: 
         msg = f"{noun}: `end` is before `begin`: {end:g} < {begin:g}"
         raise WorkloadError(msg, hint="seconds from the first submission")
     if isinstance(nodes, str):
-        msg = f"{noun}: `nodes` is a list of names, not: {nodes!r}"
-        raise WorkloadError(msg, hint=f"nodes=[{nodes!r}]")
+        raise WorkloadError(f"{noun}: `nodes` is a list of names, not: {nodes!r}", hint=f"nodes=[{nodes!r}]")
     if bool(nodes) == (pool is not None):
         msg = f"{noun}: give either `nodes` or `pool`"
         raise WorkloadError(msg, hint=f'{noun}(3600, 7200, nodes=["node-0"]) or {noun}(3600, 7200, pool="default")')
@@ -248,18 +245,16 @@ def from_toml(path: Path | str) -> tuple[tuple[Event, ...], Recovery | None]:
 def _entries(tables: dict[str, Any], name: str, source: str) -> list[Any]:
     entries = tables.get(name, [])
     if not isinstance(entries, list):
-        msg = f"{source}: `{name}` needs double brackets: [[{name}]]"
-        raise WorkloadError(msg, hint=HINT)
+        raise WorkloadError(f"{source}: `{name}` needs double brackets: [[{name}]]", hint=HINT)
     return entries
 
 
 def from_values(noun: type[Any], entry: Any, source: str) -> Any:  # noqa: ANN401  anything until it is checked
     """Build an event or a recovery from a table of its fields."""
-    known, kind = {f.name: f for f in fields(noun)}, noun.__name__.lower()
-    if not isinstance(entry, Mapping) or (unknown := [key for key in entry if key not in known]):
+    by_name, kind = {f.name: f for f in fields(noun)}, noun.__name__.lower()
+    if not isinstance(entry, Mapping) or (unknown := [key for key in entry if key not in by_name]):
         what = f"`{unknown[0]}`" if isinstance(entry, Mapping) else repr(entry)
-        msg = f"{source}: no such key of {kind}: {what}"
-        raise WorkloadError(msg, hint=f"choose from {', '.join(known)}")
+        raise WorkloadError(f"{source}: no such key of {kind}: {what}", hint=f"choose from {', '.join(by_name)}")
     for key, value in entry.items():
         expected = (list, tuple) if key == "nodes" else str if key == "pool" else (int, float)
         if not isinstance(value, expected) or isinstance(value, bool):
@@ -269,7 +264,7 @@ def from_values(noun: type[Any], entry: Any, source: str) -> Any:  # noqa: ANN40
         return noun(**entry)
     except TypeError as e:
         msg = f"{source}: {kind} is not complete: {str(e).split('missing ')[-1]}"
-        raise WorkloadError(msg, hint=f"it takes {', '.join(known)}") from None
+        raise WorkloadError(msg, hint=f"it takes {', '.join(by_name)}") from None
 
 
 def to_values(event: Event) -> dict[str, Any]:

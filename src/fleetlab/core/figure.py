@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import polars as pl
 
 from fleetlab.core.cells import Framed, cell
 from fleetlab.core.durations import plural
 from fleetlab.core.errors import WorkloadError
+from fleetlab.core.plugins import registered
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 Kind = Literal["line", "step", "bar", "dots", "heat", "span"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -72,6 +77,60 @@ class Figure(Framed):
     def _repr_html_(self) -> str:
         return cell(self)
 
+    def to_matplotlib(self) -> matplotlib.figure.Figure:
+        """Return it as a figure of matplotlib, to change or to put beside others.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            With one pair of axes: `figure.axes[0]`.
+
+        Raises
+        ------
+        FleetlabError
+            If matplotlib is not installed: the extra `plots` brings it.
+
+        Examples
+        --------
+        >>> bar = Figure("one", "bar", pl.DataFrame({"x": ["a"], "y": [1]}), "", "", "One bar.")
+        >>> bar.to_matplotlib().axes[0].get_title()  # doctest: +SKIP
+        'one'
+
+        """
+        (draw,) = registered("figures of matplotlib")
+        return cast("matplotlib.figure.Figure", draw(self))
+
+    def save(self, path: Path | str) -> Path:
+        """Write it as a file: SVG, or PDF, PNG and what else matplotlib writes.
+
+        Parameters
+        ----------
+        path
+            The file; its ending says the kind.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        FleetlabError
+            If matplotlib, which all kinds but SVG need, is not installed, or does not write that kind.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> bar = Figure("one", "bar", pl.DataFrame({"x": ["a"], "y": [1]}), "", "", "One bar.")
+        >>> with TemporaryDirectory() as folder:
+        ...     bar.save(f"{folder}/one.svg").read_text("utf-8")[:4]
+        '<svg'
+
+        """
+        (write,) = registered("files of figures")
+        write(self, Path(path))
+        return Path(path)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; undone by `from_json`.
 
@@ -86,8 +145,8 @@ class Figure(Framed):
         {'x': ['a'], 'y': [1]}
 
         """
-        told = {name: getattr(self, name) for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
-        return told | {"columns": {name: self.frame[name].to_list() for name in self.frame.columns}}
+        labels = {name: getattr(self, name) for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
+        return labels | {"columns": {name: self.frame[name].to_list() for name in self.frame.columns}}
 
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Figure:
@@ -112,3 +171,21 @@ class Figure(Framed):
         """
         values = {name: about[name] for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
         return cls(frame=pl.DataFrame(about["columns"], strict=False), **values)
+
+
+SMALLEST = 64_000  # bytes that a timeline may have whatever else a page holds
+LARGEST = 3_400_000  # bytes of tiles: 4.5 MB in a page, where three bytes are four letters
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFigure:
+    """GPUs × time, and below it the queue: drawn by the script of a page.
+
+    `about` has plain values: span, levels of rows, nodes, colors, queue and arrivals. `tiles` has compressed planes by
+    `LEVEL/ZOOM/COLUMN/BLOCK/PLANE`; of the levels and zooms in `about["held"]`, a tile that is not there is empty.
+    """
+
+    title: str
+    about: Mapping[str, Any]
+    alt: str  # what it shows, in a sentence
+    tiles: Mapping[str, bytes] = field(default_factory=dict)

@@ -13,13 +13,13 @@ LONGEST = 60  # characters of an unknown name that an error repeats
 def lookup(
     kind: str,
     name: str,
-    known: Iterable[str],
+    choices: Iterable[str],
     *,
     error: type[FleetlabError] = PolicyError,
     hint: str | None = None,
     models: bool = False,
 ) -> str:
-    """Return `name` if it is one of `known`; otherwise raise `error` with the closest match and a list of all.
+    """Return `name` if it is one of `choices`; otherwise raise `error` with the closest match and a list of all.
 
     Names of `models` of GPUs differ by a letter or a digit and mean another card: only another way to write the same
     name, or its beginning, is a match.
@@ -29,8 +29,9 @@ def lookup(
     >>> lookup("order", "sfj", ["fifo", "sjf"])
     Traceback (most recent call last):
     fleetlab.core.errors.PolicyError: no order by that name: `sfj`; did you mean sjf?
+    hint: choose from fifo, sjf
     """
-    names = list(known)
+    names = list(choices)
     if name in names:
         return name
     near = _spellings(str(name), names) if models else _close(str(name)[:LONGEST], names)
@@ -39,7 +40,7 @@ def lookup(
 
 
 def _close(name: str, names: Iterable[str]) -> list[str]:
-    folded = {known.casefold(): known for known in names}
+    folded = {choice.casefold(): choice for choice in names}
     return [folded[match] for match in get_close_matches(name.casefold(), folded, 1)]
 
 
@@ -49,9 +50,9 @@ def _spellings(name: str, names: Iterable[str]) -> list[str]:
     >>> _spellings("v100", ["T4", "V100"]), _spellings("A100", ["T4", "V100"])
     (['V100'], [])
     """
-    plain = {known: "".join(c for c in known.casefold() if c.isalnum()) for known in names}
-    wanted = "".join(c for c in name.casefold() if c.isalnum())
-    return [known for known, text in plain.items() if wanted and text.startswith(wanted)]
+    plain = {choice: "".join(c for c in choice.casefold() if c.isalnum()) for choice in names}
+    typed = "".join(c for c in name.casefold() if c.isalnum())
+    return [choice for choice, text in plain.items() if typed and text.startswith(typed)]
 
 
 def clip(text: str, longest: int = LONGEST) -> str:

@@ -55,12 +55,12 @@ def parse(text: str) -> tuple[Edit, ...]:
 
 def _edit(part: str, text: str) -> Edit:
     match = EDIT.fullmatch(part)
-    found = match and Edit(match["pool"], match["sign"] or "", match["count"], bool(match["percent"]))
-    whole = found and (found.percent or "." not in found.number)
-    if not found or not whole or (found.percent and not found.sign) or (not found.sign and not found.pool):
+    edit = match and Edit(match["pool"], match["sign"] or "", match["count"], bool(match["percent"]))
+    whole = edit and (edit.percent or "." not in edit.number)
+    if not edit or not whole or (edit.percent and not edit.sign) or (not edit.sign and not edit.pool):
         msg = f"not an edit of nodes: `{clip(text)}`"
         raise WorkloadError(msg, hint=HINT)
-    return found
+    return edit
 
 
 def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
@@ -101,7 +101,7 @@ def scaled(nodes: pl.DataFrame, factor: float | Fraction, pool: str | None) -> p
     import polars as pl
 
     mask, parts = chosen(nodes, pool), []
-    for part in _kinds(nodes, mask):
+    for part in kinds_of(nodes, mask):
         again = _cycle(part, max(1, math.ceil(part.height * factor - 1e-9)))
         parts.append(again.with_columns(node=pl.format("{}#{}", "node", pl.int_range(pl.len()))))
     return _put_back(nodes, mask, parts)
@@ -124,7 +124,7 @@ def proportional(total: int, weights: list[int]) -> list[int]:
 def _resized(nodes: pl.DataFrame, mask: pl.Series, size: int) -> pl.DataFrame:
     import polars as pl
 
-    kinds, parts = _kinds(nodes, mask), []
+    kinds, parts = kinds_of(nodes, mask), []
     sizes = proportional(size, [part.height for part in kinds])
     for part, count_ in zip(kinds, sizes, strict=True):
         turn = pl.int_range(pl.len()) // part.height
@@ -133,7 +133,7 @@ def _resized(nodes: pl.DataFrame, mask: pl.Series, size: int) -> pl.DataFrame:
     return _put_back(nodes, mask, parts)
 
 
-def _kinds(nodes: pl.DataFrame, mask: pl.Series) -> list[pl.DataFrame]:
+def kinds_of(nodes: pl.DataFrame, mask: pl.Series) -> list[pl.DataFrame]:
     """Return the chosen nodes by kind, each with its place among all nodes."""
     kind = [name for name in nodes.columns if name != "node"]
     return nodes.with_row_index(PLACE).filter(mask).partition_by(kind, maintain_order=True)

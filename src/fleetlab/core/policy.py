@@ -12,6 +12,7 @@ from fleetlab.core.cells import noun_cell, words_table
 from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
+from fleetlab.core.names import clip
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.schedulers import Scheduler, kind_of
 from fleetlab.core.words import EVENT, POLICY, WORDS, check, plain, shorthand, text
@@ -94,11 +95,13 @@ class Policy:
             msg = f"{who} cannot be combined with backfill {self.backfill}: it assumes that running jobs keep running"
             others = " or ".join(f"backfill={rule.name}" for rule in BACKFILLS if not rule.reserves)
             raise PolicyError(msg, hint=f"{others}{'' if self.preemption else ', or an order that does not preempt'}")
-        given = "speed" if self.speed is not None else "speed_classes" if self.speed_classes is not None else None
-        if given and not SHARINGS[self.sharing].needs_speed:
+        speed_option = (
+            "speed" if self.speed is not None else "speed_classes" if self.speed_classes is not None else None
+        )
+        if speed_option and not SHARINGS[self.sharing].needs_speed:
             msg = f"a speed profile has no effect with sharing `{self.sharing}`"
             raise PolicyError(
-                msg, hint=f"choose sharing {', '.join(SHARINGS.where('needs_speed'))}, or leave {given} out"
+                msg, hint=f"choose sharing {', '.join(SHARINGS.where('needs_speed'))}, or leave {speed_option} out"
             )
 
     @classmethod
@@ -223,9 +226,16 @@ def title(words: Mapping[str, Any]) -> str:
     """
     rules = "/".join(str(words.get(name, WORDS[name].default)) for name in RULES)
     if words.get("scheduler", EVENT) != EVENT:  # which has an order and a backfill of its own
-        rules = kind_of(words["scheduler"])
+        word = words["scheduler"]
+        rules = _scheduler_title(word) if isinstance(word, Mapping) else str(word)
     others = (_titled(name, value) for name, value in words.items() if name not in (*RULES, "scheduler"))
     return ", ".join([rules, *others])
+
+
+def _scheduler_title(values: Mapping[str, Any]) -> str:
+    lines = "; ".join(str(values.get("conf", "")).split("\n"))
+    changes = [*([clip(lines)] if lines else []), *(["other quotas"] if "amounts" in values else [])]
+    return " with ".join([kind_of(values), *([" and ".join(changes)] if changes else [])])
 
 
 def _titled(name: str, value: Any) -> str:  # noqa: ANN401

@@ -191,8 +191,7 @@ class Prices:
             lookup("price", name, (f.name for f in fields(cls)), error=WorkloadError)
             by_type = name in ("gpu_busy_watt", "per_gpu_hour") and isinstance(value, Mapping)
             if not all(_is_number(v) for v in (value.values() if by_type else [value])):
-                msg = f"`{name}` is not a number: {value!r}"
-                raise WorkloadError(msg, hint=HINT)
+                raise WorkloadError(f"`{name}` is not a number: {value!r}", hint=HINT)
         return cls(**values)
 
     def to_values(self) -> dict[str, Any]:

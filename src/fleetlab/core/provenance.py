@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fleetlab.core.cluster import Cluster
+    from fleetlab.core.workload import Workload
 
 
 @cache
@@ -15,6 +25,38 @@ def _version() -> str:
         return version("fleetlab")  # looks for a file each time, as long as a small simulation takes
     except PackageNotFoundError:  # run from its source on a machine where nothing can be installed
         return "not installed"
+
+
+def digest(frame: pl.DataFrame) -> str:
+    """Return what tells a table from others."""
+    import polars as pl
+
+    # The codes of categories depend on what was read before: text does not.
+    plain_frame = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).rechunk()
+    buffer = BytesIO()
+    plain_frame.write_ipc(buffer, compression="uncompressed")
+    return sha256(buffer.getvalue()).hexdigest()[:32]
+
+
+def _content(workload: Workload, cluster: Cluster | None) -> dict[str, str]:
+    return {"trace": digest(workload.frame)} | ({} if cluster is None else {"cluster": digest(cluster.frame)})
+
+
+@cache
+def code_digest(*modules: str) -> str:
+    """Return a digest of the source text of packages and modules: one changed line changes it."""
+    digest = sha256()
+    for name in modules:
+        spec = find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        path = Path(spec.origin)
+        whole = path.name == "__init__.py"
+        files = [p for p in path.parent.rglob("*") if p.suffix in (".py", ".json")] if whole else [path]
+        for file in sorted(files):
+            text = file.read_bytes()
+            digest.update(f"{name} {file.relative_to(path.parent)} {len(text)}\n".encode() + text)
+    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +75,8 @@ class Provenance:
         The random seed, where there is one.
     version
         The version of fleetlab (default: this one).
+    content
+        Digests of the jobs, the nodes and the policy, or what computes them when they are asked for.
 
     Examples
     --------
@@ -46,6 +90,57 @@ class Provenance:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     version: str = field(default_factory=_version)
+    content: Mapping[str, str] | Callable[[], Mapping[str, str]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    @classmethod
+    def of_jobs(
+        cls,
+        verb: str,
+        workload: Workload,
+        settings: Mapping[str, Any],
+        seed: int | None = None,
+        cluster: Cluster | None = None,
+    ) -> Provenance:
+        """Return that of a result of jobs, and of nodes, that is no simulation of a scenario.
+
+        Parameters
+        ----------
+        verb
+            What was called.
+        workload
+            The jobs.
+        settings
+            The words and options that decided it.
+        seed
+            The random seed, where there is one.
+        cluster
+            The nodes, where they decided it too.
+
+        Returns
+        -------
+        Provenance
+            With their digests.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> jobs = fleetlab.synthesize(jobs=100).workload
+        >>> sorted(Provenance.of_jobs("forecast", jobs, {}).digests)
+        ['code', 'trace']
+
+        """
+        return cls(verb, workload.source, settings, seed, content=partial(_content, workload, cluster))
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """What decided it, by digests: of the source text of fleetlab, and where there are some of jobs, nodes, policy.
+
+        Equal digests are equal jobs, nodes, rules with all helper functions, and code, whatever files are called.
+        """
+        content = self.content() if callable(self.content) else self.content
+        return {"code": code_digest("fleetlab")} | dict(content)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for `json.dumps`.
@@ -53,15 +148,16 @@ class Provenance:
         Returns
         -------
         dict
-            The fields by name.
+            The fields by name, and `digests`.
 
         Examples
         --------
-        >>> Provenance("simulate", "mine", version="0.1").to_json()["verb"]
-        'simulate'
+        >>> sorted(Provenance("simulate", "mine", version="0.1").to_json()["digests"])
+        ['code']
 
         """
-        return {f.name: getattr(self, f.name) for f in fields(self)} | {"settings": dict(self.settings)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "content"}
+        return values | {"settings": dict(self.settings), "digests": self.digests}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Provenance:
@@ -83,4 +179,5 @@ class Provenance:
         'mine'
 
         """
-        return cls(**values)
+        others = {name: value for name, value in values.items() if name != "digests"}
+        return cls(**others, content=dict(values.get("digests", {})))

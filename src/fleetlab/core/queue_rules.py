@@ -13,10 +13,11 @@ from fleetlab.core import toml
 from fleetlab.core.catalog import PREEMPTS, QUEUE_RULES, SHARES, QueueRule
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.names import lookup
-from fleetlab.core.queues import QueueTree
+from fleetlab.core.queues import Qos, QueueTree
 from fleetlab.core.records import from_values, to_values
-from fleetlab.core.slurm import Qos
 
+LIMITS_ALONE = "limits"  # the rules of accounts: limits, and no quota that others give back
+RENAMED = {"kueue": "quotas", "slurm": "limits"}  # in files of earlier releases
 COLUMNS = ("queue", "user", "group", "app")  # of a workload, that may name the queue of a job
 OWN = {name: text for name, text in PREEMPTS.items() if name != "any"}
 OTHERS = {name: text for name, text in PREEMPTS.items() if name != "newer"}
@@ -90,9 +91,10 @@ class Queues:
     def from_values(cls, values: Mapping[str, Any]) -> Queues:
         """Build one from plain tables: `queue` is the list of queues."""
         if not isinstance(values, Mapping):
-            msg = f"not queues: {values!r}"
-            raise PolicyError(msg, hint=HINT)
+            raise PolicyError(f"not queues: {values!r}", hint=HINT)
         named = {"tree" if name == "queue" else name: value for name, value in values.items()}
+        if "rules" in named:
+            named["rules"] = RENAMED.get(named["rules"], named["rules"])
         names = Counter(str(entry.get("name")) for entry in values.get("queue", ()) if isinstance(entry, Mapping))
         if twice := [name for name, count in names.items() if count > 1]:
             msg = f"more than one queue is called `{twice[0]}`"

@@ -13,6 +13,7 @@ from typing import Any
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.records import from_values, to_values
 
+DAY = 86_400.0  # s
 Amounts = Mapping[str, float]
 
 
@@ -37,6 +38,25 @@ class JobLimits:
     per_node: Amounts = field(default_factory=dict)
     minutes: Amounts = field(default_factory=dict)  # resource-minutes to its time limit
     wall: float | None = None  # s
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A class of service: a priority, limits, and whom it may preempt."""
+
+    name: str
+    priority: int = 0
+    preempts: tuple[str, ...] = ()
+    preempt_mode: str | None = None
+    within: bool = False  # jobs of higher priority preempt others of the same class
+    grace: float = 0.0
+    exempt: float | None = None  # PreemptExemptTime
+    flags: tuple[str, ...] = ()
+    usage_factor: float = 1.0
+    limits: Limits = field(default_factory=Limits)  # of all its jobs
+    per_user: Limits = field(default_factory=Limits)
+    per_account: Limits = field(default_factory=Limits)
+    job: JobLimits = field(default_factory=JobLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +89,23 @@ class QueueTree(Mapping[str, Queue]):
     """Queues by name, parents before children; checked once."""
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
-        given = {queue.name: queue for queue in queues}
+        by_name = {queue.name: queue for queue in queues}
         self._queues: dict[str, Queue] = {}
-        for name in given:
-            self._add(name, given, ())
+        for name in by_name:
+            self._add(name, by_name, ())
         self.children: dict[str | None, list[str]] = {}
         for name, queue in self._queues.items():
             self.children.setdefault(queue.parent, []).append(name)
 
-    def _add(self, name: str, given: Mapping[str, Queue], below: tuple[str, ...]) -> None:
+    def _add(self, name: str, by_name: Mapping[str, Queue], below: tuple[str, ...]) -> None:
         if name in self._queues:
             return
-        queue = given.get(name)
+        queue = by_name.get(name)
         if queue is None or name in below:
             what = f"no queue `{name}`, the parent of `{below[-1]}`" if queue is None else f"`{name}` is above itself"
-            msg = f"not a tree of queues: {what}"
-            raise PolicyError(msg, hint="every queue but the root names its parent")
+            raise PolicyError(f"not a tree of queues: {what}", hint="every queue but the root names its parent")
         if queue.parent is not None:
-            self._add(queue.parent, given, (*below, name))
+            self._add(queue.parent, by_name, (*below, name))
         self._queues[name] = queue
 
     def __getitem__(self, name: str) -> Queue:

@@ -39,13 +39,12 @@ def from_values(kind: type[Record], values: Any, what: str) -> Record:  # noqa: 
         msg = f"not a {what}: {values!r}"
         raise PolicyError(msg, hint=f"a table of {', '.join(f.name for f in fields(kind))}")  # type: ignore[arg-type]
     hints = get_type_hints(kind)
-    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    read = {lookup(f"field of a {what}", name, known): value for name, value in values.items()}
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    read = {lookup(f"field of a {what}", name, names): value for name, value in values.items()}
     try:
         return kind(**{name: _read(hints[name], value, name) for name, value in read.items()})
     except TypeError as e:
-        msg = f"not a {what}: {e}"
-        raise PolicyError(msg, hint=f"it has {', '.join(known)}") from None
+        raise PolicyError(f"not a {what}: {e}", hint=f"it has {', '.join(names)}") from None
 
 
 def _read(hint: Any, value: Any, name: str) -> Any:  # noqa: ANN401

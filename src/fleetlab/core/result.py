@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,30 +16,68 @@ from fleetlab.core.cells import as_pandas, cell
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.estimate import INFINITE, Estimate, amount, amount_and_interval, from_json_number, say
-from fleetlab.core.figure import Figure
+from fleetlab.core.figure import Figure, TimelineFigure
+from fleetlab.core.files import CONTROLS
 from fleetlab.core.names import lookup
 from fleetlab.core.provenance import Provenance
-from fleetlab.core.timeline_figure import TimelineFigure
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = [
-    "Estimate",
-    "FieldsResult",
-    "Provenance",
-    "Result",
-    "SavedResult",
-    "amount",
-    "amount_and_interval",
-    "as_json",
-    "finite",
-    "say",
-]
+    "Estimate", "FieldsResult", "Finding", "Provenance", "Result", "SavedResult", "amount", "amount_and_interval",
+    "as_json", "finite", "say",
+]  # fmt: skip
 SUMMARY = "summary"  # the estimates, as a table
 EMPTY: Mapping[str, Any] = {
-    "coverage": None, "findings": (), "estimates": (), "frames": {}, "charts": {}, "notes": (),
+    "coverage": None, "findings": (), "records": (), "estimates": (), "frames": {}, "charts": {}, "notes": (),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a study says of one change, as fields; sentences are made of them in one place.
+
+    Attributes
+    ----------
+    metric
+        What was measured: mean wait.
+    subject
+        What was changed: a policy, a setting, nodes.
+    before, after
+        The metric without and with it, means over the replicas.
+    difference, low, high
+        What it changes, with the 95 % interval of that; NaN where there is none.
+    unit
+        Of all of these.
+    population
+        Of which jobs.
+    verdict
+        better, worse, no difference or not decided.
+    scope
+        this log, or logs like it.
+    replicas
+        How many pairs of runs it rests on.
+
+    Examples
+    --------
+    >>> Finding("mean wait", "sjf", 80.0, 44.0, -36.0, -67.0, -5.0, "s", "600 jobs", "better", "this log", 5).verdict
+    'better'
+
+    """
+
+    metric: str
+    subject: str
+    before: float
+    after: float
+    difference: float
+    low: float
+    high: float
+    unit: str
+    population: str
+    verdict: str
+    scope: str
+    replicas: int
 
 
 class Result:
@@ -71,6 +110,10 @@ class Result:
             """Sentences, the most important first."""
 
         @property
+        def records(self) -> tuple[Finding, ...]:
+            """What the sentences about changes say, as fields."""
+
+        @property
         def estimates(self) -> Sequence[Estimate]:
             """The few numbers to show first."""
 
@@ -92,8 +135,7 @@ class Result:
             # Defaults of this class would become defaults of the dataclasses that derive from it, in any order.
             if name in EMPTY:
                 return EMPTY[name]
-            msg = f"{type(self).__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def __repr__(self) -> str:
         first = self.findings[0] if self.findings else "; ".join(say(e) for e in self.summary()[:2])
@@ -222,6 +264,37 @@ class Result:
         """
         return as_pandas(self.to_polars(table))
 
+    def to_latex(self, table: str | None = None, *, caption: str = "", label: str = "") -> str:
+        r"""Return one table for a paper: LaTeX that needs the package `booktabs`.
+
+        Parameters
+        ----------
+        table
+            As `to_polars` takes it.
+        caption, label
+            What stands above it, and what refers to it: with either it floats.
+
+        Returns
+        -------
+        str
+            The table as a page shows it: intervals in a column, and one unit a column.
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such table.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8).to_latex("summary").splitlines()[0]
+        '\\begin{tabular}{lrr}'
+
+        """
+        from fleetlab.core.latex import latex_table
+
+        return latex_table(self.to_polars(table), caption=caption, label=label)
+
     def cluster_timeline(self, most: int) -> TimelineFigure | None:
         """Return the whole cluster over time, if this result has one.
 
@@ -263,6 +336,7 @@ class Result:
             "provenance": self.provenance.to_json(),
             "coverage": None if self.coverage is None else self.coverage.to_json(),
             "findings": list(self.findings),
+            "records": [asdict(record) for record in self.records],
             "summary": [e._asdict() for e in self.summary()],
             "tables": {name: list(frame.iter_rows(named=True)) for name, frame in self.tables().items()},
             "notes": list(self.notes),
@@ -282,6 +356,7 @@ class FieldsResult(Result):
     charts: Mapping[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     coverage: Coverage | None = None
+    records: tuple[Finding, ...] = ()
 
 
 class SavedResult(FieldsResult):
@@ -303,6 +378,8 @@ class SavedResult(FieldsResult):
         What to know when reading it.
     coverage
         Of which jobs and GPU-hours of a log it speaks.
+    records
+        What the sentences about changes say, as fields.
 
     Examples
     --------
@@ -348,6 +425,7 @@ class SavedResult(FieldsResult):
             charts={name: Figure.from_json(figure) for name, figure in values["figures"].items()},
             notes=tuple(str(note) for note in values["notes"]),
             coverage=None if values.get("coverage") is None else Coverage.from_json(values["coverage"]),
+            records=tuple(_finding(row) for row in values.get("records", ())),
         )
 
     @classmethod
@@ -374,14 +452,14 @@ class SavedResult(FieldsResult):
         >>> SavedResult.load("nowhere.json")
         Traceback (most recent call last):
         fleetlab.core.errors.WorkloadError: not a saved result: nowhere.json: No such file or directory
+        hint: `--json` after a command prints one: fleetlab … --json > result.json
 
         """
         wrong = (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError)
         try:
             return cls.from_json(json.loads(Path(path).read_text("utf-8")))
         except WorkloadError as e:
-            msg = f"{path}: {e}"
-            raise WorkloadError(msg, hint=e.hint) from None
+            raise WorkloadError(f"{path}: {e}", hint=e.hint) from None
         except wrong as e:
             no_json = f"not JSON, in line {e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
             msg = f"not a saved result: {path}: {no_json or (isinstance(e, OSError) and e.strerror) or e}"
@@ -391,7 +469,8 @@ class SavedResult(FieldsResult):
 
 def as_json(result: Result) -> str:
     """Return one JSON object with provenance, findings, summary, tables, notes and figures."""
-    return json.dumps(result.to_json(), ensure_ascii=False, default=str)
+    text = json.dumps(result.to_json(), ensure_ascii=False, default=str)
+    return re.sub(f"[{CONTROLS}]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def finite(value: object, *, infinite: bool = True) -> object:
@@ -403,6 +482,11 @@ def finite(value: object, *, infinite: bool = True) -> object:
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return str(value) if infinite and math.isinf(value) else None
+
+
+def _finding(row: Mapping[str, Any]) -> Finding:
+    numbers = ("before", "after", "difference", "low", "high")
+    return Finding(**{**row, **{n: math.nan if row[n] is None else from_json_number(row[n]) for n in numbers}})
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:

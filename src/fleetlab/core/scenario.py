@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -20,17 +20,17 @@ from fleetlab.core import events, toml
 from fleetlab.core.addresses import beside, query_words
 from fleetlab.core.catalog import ESTIMATES, SPEEDS
 from fleetlab.core.cells import noun_cell, words_table
-from fleetlab.core.data import Data, digest
+from fleetlab.core.data import Data
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
-from fleetlab.core.kubernetes import KubeScheduler
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
 from fleetlab.core.progress import Progress, silent
-from fleetlab.core.queue_rules import Queues
-from fleetlab.core.schedulers import Scheduler
-from fleetlab.core.slurm import Slurm
+from fleetlab.core.provenance import Provenance, digest
+from fleetlab.core.queue_rules import LIMITS_ALONE, Queues
+from fleetlab.core.schedulers import Feature, Scheduler
+from fleetlab.core.site_change import SiteChange
 from fleetlab.core.words import (
     BOOSTED,
     MIN_COVERAGE,
@@ -43,6 +43,7 @@ from fleetlab.core.words import (
     exact,
     fingerprint,
     plain,
+    policy_code,
     text,
 )
 
@@ -100,10 +101,12 @@ class Scenario:
         How long jobs of unknown runtime run.
     min_coverage
         The share of the GPU-hours without which there is no answer.
+    replica
+        Which nudge of the log it is; 0: the log as it is.
 
     Notes
     -----
-    Each is a word, with the values and the default that `fleetlab simulate --help` lists and
+    Each but `replica` is a word, with the values and the default that `fleetlab simulate --help` lists and
     `fleetlab.core.words.WORDS[name].help` returns.
 
     Examples
@@ -127,6 +130,7 @@ class Scenario:
     warm_up: str = "auto"
     censored: str = "hold"
     min_coverage: float = MIN_COVERAGE
+    replica: int = 0  # which nudge of the log: see `core.replicas`; 0: the log as it is
 
     @classmethod
     def of(cls, source: ScenarioLike, cluster: Cluster | str | Path | None = None, **words: Unpack[Words]) -> Scenario:
@@ -160,17 +164,17 @@ class Scenario:
         <Scenario builtin:2000: sjf/greedy, load 1.2>
 
         """
-        given: dict[str, Any] = dict(words)
+        changes: dict[str, Any] = dict(words)
         if cluster is not None:
-            given["cluster"] = cluster
+            changes["cluster"] = cluster
         if isinstance(source, str | Path) and str(source).endswith(FILE):
             source = cls.from_toml(source)
         if isinstance(source, Scenario):
-            return source.replace(**given)
+            return source.replace(**changes)
         if not isinstance(source, str | Path) and not hasattr(source, "frame") and not hasattr(source, "workload"):
             msg = f"not a scenario, a trace, a workload or the name of a trace: {clip(repr(source))}"
             raise WorkloadError(msg, hint="Trace.load(FOLDER), a folder, `builtin`, or a Workload and a Cluster")
-        return cls(Data(str(source) if isinstance(source, Path) else source)).replace(**given)
+        return cls(Data(str(source) if isinstance(source, Path) else source)).replace(**changes)
 
     def replace(self, **words: Any) -> Scenario:  # noqa: ANN401
         """Return the scenario with other values for some words, its policy's too; or with another `policy`.
@@ -207,10 +211,10 @@ class Scenario:
         if "cluster" in words:
             changes["data"] = changes.get("data", self.data).with_cluster(WORDS["cluster"].read(words["cluster"]))
         policy = Policy.of(words.get("policy", self.policy), **{k: v for k, v in words.items() if k in POLICY})
-        made = replace(self, policy=policy, **changes)
+        scenario = replace(self, policy=policy, **changes)
         if isinstance(policy.estimate, str) and policy.estimate not in (*ESTIMATES.names, BOOSTED):
-            _ = made.estimate  # a series of the trace, or a mistake
-        return made
+            _ = scenario.estimate  # a series of the trace, or a mistake
+        return scenario
 
     def vary(self, **axes: Iterable[Any]) -> tuple[Scenario, ...]:
         """Return every combination of the values of some words; the first has the first values.
@@ -256,38 +260,43 @@ class Scenario:
         10
 
         """
-        data = Data(workload, self.data.cluster)
         estimate = self.estimate
         if not isinstance(estimate, str):
             measured = estimate.slice(self.first_row, len(self.workload))
             estimate = measured if rows is None else measured.gather(rows)
-        if rows is None and self.before is not None and self.before.of_window:
-            data.before = self._before_with_estimate  # what comes before the window stays
+        stays = rows is None and self.before is not None and self.before.of_window
+        before = self.before_with_estimate if stays else None  # what comes before the window
         # Run times are filled in: what is left without one stays so.
         policy = self.policy.replace(
             estimate=estimate, scheduler=self.scheduler or self.policy.scheduler, queues=self.queues
         )
-        data.node_events = self.data.node_events if rows is None else ()
+        data = Data(
+            workload, self.data.cluster, before=before, node_events=self.data.node_events if rows is None else (),
+            moved=self.replica > 0,
+        )  # fmt: skip
         return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
 
     @property
-    def _before_with_estimate(self) -> Before | None:
+    def before_with_estimate(self) -> Before | None:
+        """What runs before the jobs, with its column of estimates where the scenario has one."""
         if self.before is None or self.before.estimate is not None or isinstance(self.estimate, str):
             return self.before
         return replace(self.before, estimate=self.estimate.gather(self.before.rows))
 
-    def after(self, other: Scenario) -> Scenario:
+    def after(self, other: Scenario, *, node_events: tuple[Event, ...] | None = None) -> Scenario:
         """Return the scenario with what runs before another one of the same jobs.
 
         Parameters
         ----------
         other
             The other scenario.
+        node_events
+            What happened to nodes (default: what the log of this scenario tells).
 
         Returns
         -------
         Scenario
-            This scenario itself.
+            The same jobs; this scenario stays as it is.
 
         Examples
         --------
@@ -296,8 +305,31 @@ class Scenario:
         <Scenario builtin:200: sjf/greedy>
 
         """
-        self.data.before = other._before_with_estimate
-        return self
+        return self.with_before(other.before_with_estimate, node_events=node_events)
+
+    def with_before(self, before: Before | None, *, node_events: tuple[Event, ...] | None = None) -> Scenario:
+        """Return the scenario with what runs before its jobs.
+
+        Parameters
+        ----------
+        before
+            Those jobs.
+        node_events
+            What happened to nodes (default: what the log of this scenario tells).
+
+        Returns
+        -------
+        Scenario
+            The same jobs; this scenario stays as it is.
+
+        Examples
+        --------
+        >>> base = Scenario.of("builtin:200")
+        >>> base.with_before(base.before).before is base.before
+        True
+
+        """
+        return replace(self, data=self.data.replace(before=before, node_events=node_events))
 
     def bind(self, trace: Trace, cluster: Cluster | None = None) -> Scenario:
         """Return the same scenario, under the same names, with its data at hand.
@@ -321,9 +353,13 @@ class Scenario:
         True
 
         """
-        data = Data(trace, cluster or self.data.cluster_name, self.data.name)
-        data.cluster_name = self.data.cluster_name
+        own = self.data
+        data = Data(trace, cluster or own.cluster_name, own.name, cluster_name=own.cluster_name)
         return replace(self, data=data)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: what was computed from them is computed again in another process."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     # -- what verbs take ---------------------------------------------------------------------------------------------
 
@@ -372,7 +408,7 @@ class Scenario:
         from fleetlab.core.censoring import RunTimes
 
         log = self.data.run_times(self.censored, self.seed)
-        if self.slurm is None:
+        if not self.honors(Feature.DEPENDENCIES):
             log = replace(log, workload=self.data.as_logged(log.workload))
         if self.window:
             jobs = log.workload.window(*self._window).at_load(self.load)
@@ -380,15 +416,22 @@ class Scenario:
             log = RunTimes(jobs, log.origin[part], log.log[part], "window")
         else:
             log = RunTimes(log.workload.at_load(self.load), log.origin, log.log)
-        if self.instances_apart is None:
+        if self.replica and not self.data.moved:
+            log = replace(log, workload=replace(log.workload, frame=self._moved(log.workload.frame)))
+        if self.split_instances is None:
             return log
         rows = log.workload.instance_rows
-        return RunTimes(log.workload.apart(), log.origin.gather(rows), log.log.gather(rows), log.of)
+        return RunTimes(log.workload.split_instances(), log.origin.gather(rows), log.log.gather(rows), log.of)
+
+    def _moved(self, frame: pl.DataFrame) -> pl.DataFrame:
+        from fleetlab.core import replicas
+
+        return replicas.moved(frame, replicas.reach(self.trace.workload.frame) / self.load, self.seed)
 
     @cached_property
-    def instances_apart(self) -> NDArray[np.int64] | None:
-        """The job of the log that each is of, where the scheduler takes instances apart; None: it does not."""
-        if self.scheduler is None or not self.scheduler.apart:
+    def split_instances(self) -> NDArray[np.int64] | None:
+        """The job of the log that each is of, where instances start on their own; None: none do."""
+        if self.scheduler is None or Feature.GANGS in self.scheduler.honors:
             return None
         jobs = self.trace.workload
         if self.window:
@@ -412,44 +455,64 @@ class Scenario:
     @cached_property
     def scheduler(self) -> Scheduler | None:
         """The scheduler with rules of its own: the one given, or the trace's; None: the rules of the policy do."""
-        given, own = self.policy.scheduler, self.trace.scheduler
-        if isinstance(given, KubeScheduler) and isinstance(own, KubeScheduler):
-            return given.at(own)
-        if isinstance(given, Scheduler):
-            return given
-        if given == SITE and own is None:
+        option, own = self.policy.scheduler, self.trace.scheduler
+        of_site = option == SITE or isinstance(option, SiteChange)
+        if isinstance(option, Scheduler) and not of_site:
+            return option if own is None else option.at(own)
+        if of_site and own is None:
             msg = f"the trace does not tell how its cluster is configured: {self.trace.workload.source}"
             hint = "`fleetlab read` takes slurm.conf or a KubeSchedulerConfiguration beside the log; or scheduler=FILE"
             raise TraceError(msg, hint=hint)
-        if own is not None and given == SITE and self.policy != Policy(scheduler=SITE):
-            others = ", ".join(name for name in self.policy.words() if name != "scheduler")
+        saves = own is not None and Feature.CHECKPOINTS in own.honors
+        rules = replace(self.policy, recovery=None) if saves else self.policy  # what would replace its own
+        if own is not None and of_site and rules != Policy(scheduler=option):
+            others = ", ".join(name for name in rules.words() if name != "scheduler")
             msg = f"{own.title} as the site is configured takes no other words of a policy: {others}"
             raise PolicyError(msg, hint=f"leave them out; or leave scheduler=site out, and they replace {own.title}")
-        as_configured = given == SITE or self.policy == Policy()
+        if own is not None and isinstance(option, SiteChange):
+            return option.change(own, self.data.cluster).scheduler
+        as_configured = option == SITE or rules == Policy()
         return own if as_configured else None
 
-    @property
-    def slurm(self) -> Slurm | None:
-        """The Slurm that schedules the jobs; None: another scheduler does, or the rules of the policy."""
-        return self.scheduler if isinstance(self.scheduler, Slurm) else None
+    def honors(self, feature: Feature) -> bool:
+        """Tell whether a scheduler with rules of its own schedules the jobs, and honors this.
+
+        Parameters
+        ----------
+        feature
+            What it may honor.
+
+        Returns
+        -------
+        bool
+            False also where the rules of a policy schedule.
+
+        Examples
+        --------
+        >>> Scenario.of("builtin:200", scheduler="kai").honors(Feature.GANGS)
+        True
+
+        """
+        return self.scheduler is not None and feature in self.scheduler.honors
 
     @cached_property
     def queues(self) -> Queues | None:
         """The queues that jobs wait in: those given, or the trace's own; None: none, or the scheduler knows them."""
-        given, own = self.policy.queues, self.trace.queues
-        if isinstance(given, Queues) or (given is None and self.scheduler is not None):
-            return given
-        if given is not None and own is None and (slurm := self.trace.slurm) is not None:
-            own = Queues(slurm.queues, slurm.qos, "slurm")
-        if given is not None and own is None:
+        option, own = self.policy.queues, self.trace.queues
+        if isinstance(option, Queues) or (option is None and self.scheduler is not None):
+            return option
+        if option is not None and own is None and (site := self.trace.scheduler) is not None:
+            accounts = site.accounts()
+            own = None if accounts is None else Queues(accounts.tree, accounts.qos, LIMITS_ALONE)
+        if option is not None and own is None:
             msg = f"the trace does not tell the quotas of its queues: {self.trace.workload.source}"
             raise TraceError(msg, hint="queues=FILE.toml gives them: [[queue]] entries and rules")
-        return own if own is None or given in (None, SITE) else replace(own, rules=str(given))
+        return own if own is None or option in (None, SITE) else replace(own, rules=str(option))
 
     @property
     def node_events(self) -> tuple[Event, ...]:
         """The events of nodes: those given, or what the log tells of a site that is simulated as it is configured."""
-        if self.events or self.slurm is None or self.window or self.load != 1:
+        if self.events or not self.honors(Feature.NODE_EVENTS) or self.window or self.load != 1:
             return self.events
         there = set(self.cluster.frame["node"])
         return tuple(event for event in self.data.node_events if there.issuperset(getattr(event, "nodes", None) or ()))
@@ -477,7 +540,7 @@ class Scenario:
         import polars as pl
 
         job = pl.col("job") - self.first_row
-        rows = self.instances_apart
+        rows = self.split_instances
         last = len(self.workload) if rows is None else int(rows.max(initial=-1)) + 1
         own = table.with_columns(job=job).filter(pl.col("job").is_between(0, last - 1)) if self.window else table
         if rows is None:
@@ -506,14 +569,21 @@ class Scenario:
         seconds = in_seconds(self.warm_up)
         if self.window and (self.warm_up == "auto" or seconds > 0):
             log = self.data.run_times(self.censored, self.seed).workload
-            return jobs_before(log, self._window[0], self.load, seconds if seconds > 0 else math.inf)
-        synthetic = self.warm_up == "auto" and self.trace.workload.synthetic
-        return repeated(self.workload, self.cluster, self.first_row) if synthetic or self.warm_up == "repeat" else None
+            before = jobs_before(log, self._window[0], self.load, seconds if seconds > 0 else math.inf)
+            return replace(before, frame=self._moved(before.frame)) if self.replica and before is not None else before
+        if self.warm_up != "repeat" and not (self.warm_up == "auto" and self.trace.workload.synthetic):
+            return None
+        return repeated(self.workload, self.cluster, self.first_row, self.seed)
 
     @cached_property
     def cluster(self) -> Cluster:
         """The nodes, edits included."""
-        return self.data.cluster.with_nodes(self.nodes)
+        from fleetlab.core.replicas import equal_nodes_reordered
+
+        nodes = self.data.cluster.with_nodes(self.nodes)
+        # Only events tell equal nodes apart; a scheduler with rules of its own has its own order of nodes.
+        reorders = self.replica and self.events and self.scheduler is None
+        return equal_nodes_reordered(nodes, self.seed) if reorders else nodes
 
     @cached_property
     def estimate(self) -> str | pl.Series:
@@ -579,8 +649,8 @@ class Scenario:
         """
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
         own = {name: value for name, value in self.changes().items() if name not in OF_JOBS}
-        if self.data.is_open and self.scheduler is not None:
-            own |= {"scheduler": self.scheduler.kind}
+        if self.data.is_open and self.scheduler is not None and own.get("scheduler", SITE) == SITE:
+            own |= {"scheduler": self.scheduler.name}
         return title(own | cluster)
 
     def _repr_html_(self) -> str:
@@ -597,12 +667,45 @@ class Scenario:
     def key(self) -> str:
         """A digest of everything that decides a result: the same for the same scenario, in every process."""
         words = self.changes() | {"trace": self.data.name, "cluster": self.data.cluster_name} | self.data.digests
+        return self._digest_of(words | ({"replica": self.replica} if self.replica else {}))
+
+    def _digest_of(self, words: dict[str, Any]) -> str:
+        """Return a digest of words, and of all code of the user that they name."""
         for name, value in words.items():
             if isinstance(value, Opaque):
-                held = getattr(self.policy, name)
-                words[name] = digest(held.to_frame()) if name == "estimate" else fingerprint(held)
+                value_of_policy = getattr(self.policy, name)
+                words[name] = digest(value_of_policy.to_frame()) if name == "estimate" else fingerprint(value_of_policy)
+            elif name in ("order", "placement", "scheduler") and (
+                code := policy_code(name, getattr(self.policy, name))
+            ):
+                words[name] = [value, code]
         canonical = json.dumps(_numbers(words), sort_keys=True, separators=(",", ":"))
         return sha256(canonical.encode()).hexdigest()[:32]
+
+    def provenance(self, verb: str, settings: Mapping[str, Any] | None = None) -> Provenance:
+        """Return how a result of this scenario came to be.
+
+        Parameters
+        ----------
+        verb
+            What was called.
+        settings
+            What decided it (default: the words of the scenario).
+
+        Returns
+        -------
+        Provenance
+            With digests of the jobs, the nodes, and the policy with the code that it names.
+
+        Examples
+        --------
+        >>> sorted(Scenario.of("builtin:200").provenance("simulate").digests)
+        ['cluster', 'code', 'policy', 'trace']
+
+        """
+        settings = self.words() if settings is None else settings
+        content = partial(_content, self.data, self._digest_of(self.policy.words()))
+        return Provenance(verb, self.workload.source, settings, self.seed, content=content)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scenario) and self.key == other.key
@@ -679,11 +782,11 @@ class Scenario:
         <Scenario builtin:2000: sjf/greedy>
 
         """
-        given = dict(words)
-        if not isinstance(trace := given.pop("trace", None), str):
+        changes = dict(words)
+        if not isinstance(trace := changes.pop("trace", None), str):
             msg = "a scenario needs a `trace`"
             raise WorkloadError(msg, hint="the folder of a saved trace, or builtin, builtin:JOBS, builtin:JOBS:SEED")
-        return cls.of(trace, **given)
+        return cls.of(trace, **changes)
 
     def to_toml(self) -> str:
         """Return the scenario as a TOML file.
@@ -789,6 +892,10 @@ class Scenario:
 
 
 ScenarioLike: TypeAlias = "Scenario | Trace | Workload | str | Path"
+
+
+def _content(data: Data, policy: str) -> dict[str, str]:
+    return data.content | {"policy": policy}
 
 
 def _numbers(value: Any) -> Any:  # noqa: ANN401

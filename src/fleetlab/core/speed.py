@@ -217,7 +217,8 @@ class Speed(Result):
 
         """
         path = Path(path)
-        about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
+        origin = {name: value for name, value in self.provenance.to_json().items() if name != "digests"}  # it is data
+        about = {"device": self.device, "provenance": origin, "notes": self.notes}
         try:
             atomic_write(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
         except OSError as e:
@@ -254,11 +255,11 @@ class Speed(Result):
 
         """
         beside = pl.col("neighbour").is_null() if neighbour is None else pl.col("neighbour") == neighbour
-        found = self.frame.filter((pl.col("mode") == mode) & (pl.col("workload") == workload) & beside)
-        if found.is_empty():
+        rows = self.frame.filter((pl.col("mode") == mode) & (pl.col("workload") == workload) & beside)
+        if rows.is_empty():
             msg = f"no speed in the profile of {self.device}: {mode}, {workload} next to {neighbour or 'nothing'}"
             raise WorkloadError(msg, hint=f"it has {', '.join(sorted(set(self.frame['workload'])))}")
-        row = found.row(0, named=True)
+        row = rows.row(0, named=True)
         return Estimate("speed", row["speed"], row["low"], row["high"], "of alone")
 
     def __repr__(self) -> str:
@@ -295,5 +296,4 @@ def _obeys(frame: pl.DataFrame) -> None:
         msg = f"a speed is known in one of three ways, not so: `{bad['kind'][0]}`"
         raise WorkloadError(msg, hint=f"kinds are {', '.join(KINDS)}, or null")
     if frame.select("mode", "workload", "neighbour").is_duplicated().any():
-        msg = "a speed is given twice for one mode, workload and neighbour"
-        raise WorkloadError(msg)
+        raise WorkloadError("a speed is given twice for one mode, workload and neighbour")

@@ -1,4 +1,4 @@
-"""A trace: what a log says, in the house's words, with every row that could not be kept.
+"""A trace: what a log says, in fleetlab's columns, with every row that was rejected.
 
 On disk it is a folder: `trace.json` and, in a folder that it names, one Parquet file a table. Saving writes a new
 folder of tables and then replaces `trace.json`, in one step of the file system: a process killed at any moment
@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from fleetlab.core.files import atomic_write
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.schedulers import Scheduler, scheduler_of, scheduler_values
-from fleetlab.core.slurm import Slurm
 from fleetlab.core.workload import DEFAULTS as WORKLOAD_DEFAULTS
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload, censored
@@ -121,19 +121,14 @@ class Trace(Result):
 
     def __post_init__(self) -> None:
         # A reader that loses a row is broken, and must not be able to hide it.
-        lost = self.counts.filter(pl.col("rows") != pl.col("kept") + pl.col("rejected"))
-        if lost.height:
-            msg = f"rows lost at the door: {lost.rows()}"
+        unbalanced = self.counts.filter(pl.col("rows") != pl.col("kept") + pl.col("rejected"))
+        if unbalanced.height:
+            msg = f"rows lost by the reader: {unbalanced.rows()}"
             raise AssertionError(msg)  # said outright: `python -O` must not let it pass
 
     def __repr__(self) -> str:
         nodes = f"{len(self.cluster):,} nodes" if self.cluster is not None else "no cluster"
         return f"<Trace {len(self.workload):,} jobs, {nodes}, {self.rejects.height:,} rejects, {self.workload.source}>"
-
-    @property
-    def slurm(self) -> Slurm | None:
-        """The site's Slurm; None where its scheduler is another, or not known."""
-        return self.scheduler if isinstance(self.scheduler, Slurm) else None
 
     def summary(self) -> list[Estimate]:
         """How much there is of what."""
@@ -245,6 +240,7 @@ class Trace(Result):
             "queues": None if self.queues is None else self.queues.to_values(),
             "notes": self.notes,
             "tables": sorted(lazy),
+            "sha256": {name: _digest(folder / f"{name}.parquet") for name in sorted(lazy)},
         }
 
     @classmethod
@@ -271,6 +267,7 @@ class Trace(Result):
         >>> Trace.load("nowhere")
         Traceback (most recent call last):
         fleetlab.core.errors.TraceError: no saved trace in: nowhere
+        hint: `fleetlab read FORMAT PATH --out DIR` makes one; `sample` comes with fleetlab
 
         """
         folder = Path(folder)
@@ -286,6 +283,9 @@ class Trace(Result):
     @classmethod
     def _opened(cls, tables: Path, about: dict[str, Any]) -> Trace:
         there, old = set(about["tables"]), about["layout"] == 1
+        for name, digest in about.get("sha256", {}).items():
+            if _digest(tables / f"{name}.parquet") != digest:
+                raise ValueError(f"{name}.parquet is not the file that was written")
         fewer = about["layout"] < LAYOUT
 
         def scan(name: str) -> pl.LazyFrame:
@@ -316,6 +316,11 @@ class Trace(Result):
         )
 
 
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
 def _scan(path: Path) -> pl.LazyFrame:
     frame = pl.scan_parquet(path, glob=False)
     frame.collect_schema()  # reads the file's end, so that one that is cut off is found now
@@ -339,8 +344,7 @@ def _whole(path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False, 
             frame = frame.with_columns(runtime_at_least=censored(frame))
         frame = frame.select(list(schema))
     if dict(frame.schema) != schema:
-        msg = f"{path.name} has other columns than it should"
-        raise ValueError(msg)
+        raise ValueError(f"{path.name} has other columns than it should")
     return frame
 
 
@@ -370,7 +374,7 @@ def _about(folder: Path) -> dict[str, Any]:
     except OSError:
         msg = f"no saved trace in: {folder}"
         raise TraceError(
-            msg, hint="`fleetlab read FORMAT PATH --out DIR` makes one; `builtin` names the built-in one"
+            msg, hint="`fleetlab read FORMAT PATH --out DIR` makes one; `sample` comes with fleetlab"
         ) from None
     except (ValueError, RecursionError) as e:
         msg = f"{folder / 'trace.json'}: not JSON: {e}"
@@ -388,8 +392,7 @@ def _about(folder: Path) -> dict[str, Any]:
 def may_hold(folder: Path) -> None:
     """Raise if a trace cannot be saved in `folder`: to be asked before an hour of work, not after."""
     if folder.exists() and not folder.is_dir():
-        msg = f"not a folder: {folder}"
-        raise FleetlabError(msg, hint="name a folder to write the trace into")
+        raise FleetlabError(f"not a folder: {folder}", hint="name a folder to write the trace into")
     # Others call their files trace.json too: it must be one of ours, or there is nothing but what a killed save left.
     ours = _tables_of(folder) is not None
     if folder.is_dir() and not ours and not all(OURS.fullmatch(p.name) for p in folder.iterdir()):
@@ -397,8 +400,7 @@ def may_hold(folder: Path) -> None:
         raise FleetlabError(msg, hint="name a new folder, so that nothing of yours is overwritten")
     nearest = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        msg = f"cannot write into: {nearest}"
-        raise FleetlabError(msg, hint="name a folder that you may write into")
+        raise FleetlabError(f"cannot write into: {nearest}", hint="name a folder that you may write into")
 
 
 def _sink(frame: pl.LazyFrame, path: Path) -> None:

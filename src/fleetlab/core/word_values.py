@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from fleetlab.core.durations import in_seconds
 from fleetlab.core.errors import PolicyError, WorkloadError
 from fleetlab.core.events import Event, Recovery
 from fleetlab.core.names import clip, lookup
+from fleetlab.core.plugins import registered
 from fleetlab.core.prices import Prices
-from fleetlab.core.queue_rules import Queues
-from fleetlab.core.schedulers import NAMED, Scheduler, scheduler_of
+from fleetlab.core.queue_rules import RENAMED, Queues
+from fleetlab.core.schedulers import Scheduler, names_alone, scheduler_of
+from fleetlab.core.schedulers import read_scheduler as read_file
 from fleetlab.core.word_spellings import spelling, text
 
 SITE, EVENT = "site", "event"  # the scheduler of the trace; the rules of the policy, at every event
@@ -33,9 +35,19 @@ WARM_UPS = {
 }
 
 
+def as_listed(value: Any, names: Collection[str]) -> Any:  # noqa: ANN401
+    """Return a name as it is listed, however its letters are written: easy for EASY.
+
+    >>> as_listed("EASY", ["none", "easy"]), as_listed("eazy", ["none", "easy"])
+    ('easy', 'eazy')
+    """
+    folded = value.strip().casefold() if isinstance(value, str) else ""
+    return next((name for name in names if name.casefold() == folded), value)
+
+
 def choice(catalog: Catalog[Any]) -> Callable[[Any], str]:
     """Return a reader of the names of a catalog."""
-    return lambda value: lookup(catalog.kind, value, catalog.names)
+    return lambda value: lookup(catalog.kind, as_listed(value, catalog.names), catalog.names)
 
 
 def ranking(catalog: Catalog[Any]) -> Callable[[Any], Any]:
@@ -46,11 +58,10 @@ def ranking(catalog: Catalog[Any]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, str):
             if not callable(value):
-                msg = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}: {value!r}"
-                raise PolicyError(msg, hint=hint)
+                raise PolicyError(f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}: {value!r}", hint=hint)
             return spelling(value) if spelling(value) in catalog else value
         if ":" not in value:
-            return lookup(kind, value, catalog.names, hint=hint)
+            return lookup(kind, as_listed(value, catalog.names), catalog.names, hint=hint)
         module, _, name = value.partition(":")
         if not module.replace(".", "_").isidentifier() or not name.isidentifier() or module.endswith(".py"):
             msg = f"a policy of your own is named MODULE:NAME, not: `{clip(value)}`"
@@ -88,8 +99,7 @@ def number(name: str, low: float, high: float, hint: str) -> Callable[[Any], flo
         except (TypeError, ValueError):
             number = math.nan
         if not low <= number <= high:
-            msg = f"{name} is a number from {low:g} to {high:g}, not: {clip(repr(value))}"
-            raise WorkloadError(msg, hint=hint)
+            raise WorkloadError(f"{name} is a number from {low:g} to {high:g}, not: {clip(repr(value))}", hint=hint)
         return number
 
     return read
@@ -99,8 +109,7 @@ def read_seed(value: Any) -> int:  # noqa: ANN401
     """Read a random seed."""
     text = str(value)
     if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):
-        msg = f"a seed is a whole number from 0 up, not: {clip(repr(value))}"
-        raise WorkloadError(msg, hint="seed=1")
+        raise WorkloadError(f"a seed is a whole number from 0 up, not: {clip(repr(value))}", hint="seed=1")
     return int(text)
 
 
@@ -110,8 +119,7 @@ def read_until(value: Any) -> float | None:  # noqa: ANN401
         return None
     seconds = _time(value)
     if not math.isfinite(seconds):
-        msg = f"`until` is a time from 0 s up, not: {clip(repr(value))}"
-        raise WorkloadError(msg, hint=DURATIONS)
+        raise WorkloadError(f"`until` is a time from 0 s up, not: {clip(repr(value))}", hint=DURATIONS)
     return seconds
 
 
@@ -119,8 +127,7 @@ def read_cycle(value: Any) -> float:  # noqa: ANN401
     """Read the seconds between two looks at the queue."""
     seconds = _time(value)
     if not 0 <= seconds < 1e9:
-        msg = f"`cycle` is a time from 0 s up, not: {clip(repr(value))}"
-        raise PolicyError(msg, hint=DURATIONS)
+        raise PolicyError(f"`cycle` is a time from 0 s up, not: {clip(repr(value))}", hint=DURATIONS)
     return seconds
 
 
@@ -151,7 +158,7 @@ def one_of(name: str, values: Mapping[str, str]) -> Callable[[Any], str]:
 
     def read(value: Any) -> str:  # noqa: ANN401
         hint = "; ".join(f"{word}: {meaning}" for word, meaning in values.items())
-        return lookup(name, value, tuple(values), error=WorkloadError, hint=hint)
+        return lookup(name, as_listed(value, values), tuple(values), error=WorkloadError, hint=hint)
 
     return read
 
@@ -161,16 +168,14 @@ def read_flag(value: Any) -> bool:  # noqa: ANN401
     if isinstance(value, bool):
         return value
     if value not in ("true", "false"):
-        msg = f"preemption is true or false, not: {clip(repr(value))}"
-        raise PolicyError(msg)
+        raise PolicyError(f"preemption is true or false, not: {clip(repr(value))}")
     return bool(value == "true")
 
 
 def read_nodes(value: Any) -> str:  # noqa: ANN401
     """Read nodes to add or remove, as text."""
     if not isinstance(value, str):
-        msg = f"not an edit of nodes: {clip(repr(value))}"
-        raise WorkloadError(msg, hint=nodes.HINT)
+        raise WorkloadError(f"not an edit of nodes: {clip(repr(value))}", hint=nodes.HINT)
     return ", ".join(map(str, nodes.parse(value)))
 
 
@@ -183,8 +188,7 @@ def _table(value: Any, what: str) -> Any:  # noqa: ANN401
             return json.loads(value)
         return {name.strip(): float(number) for part in value.split(",") for name, number in [part.split("=")]}
     except (ValueError, RecursionError):
-        msg = f"not {what}: `{clip(value)}`"
-        raise WorkloadError(msg, hint="NAME=NUMBER separated by commas, or JSON") from None
+        raise WorkloadError(f"not {what}: `{clip(value)}`", hint="NAME=NUMBER separated by commas, or JSON") from None
 
 
 def read_quota(value: Any) -> float | dict[str, float] | None:  # noqa: ANN401
@@ -226,8 +230,8 @@ def read_recovery(value: Any) -> Recovery | None:  # noqa: ANN401
     """Read what jobs do after a failure."""
     if value is None or value == "" or isinstance(value, Recovery):
         return value or None
-    found: Recovery = events.from_values(Recovery, _table(value, "a recovery"), "recovery")
-    return found
+    recovery: Recovery = events.from_values(Recovery, _table(value, "a recovery"), "recovery")
+    return recovery
 
 
 def read_events(value: Any) -> tuple[Event, ...]:  # noqa: ANN401
@@ -261,30 +265,38 @@ def read_prices(value: Any) -> Prices | None:  # noqa: ANN401
         return Prices.from_toml(value)
     table = _table(value, "prices")
     if not isinstance(table, Mapping):
-        msg = f"not prices: {clip(repr(value))}"
-        raise WorkloadError(msg, hint="a table of the fields of `Prices`")
+        raise WorkloadError(f"not prices: {clip(repr(value))}", hint="a table of the fields of `Prices`")
     return Prices.of(table)
+
+
+OWN_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # MODULE:NAME of a scheduler of one's own
 
 
 def read_scheduler(value: Any) -> Scheduler | str | None:  # noqa: ANN401
     """Read `site`, `event`, the name of a scheduler, a file, a table, or a configuration."""
     if value is None or value == "":
         return None
-    if isinstance(value, Scheduler) or value in (SITE, EVENT):
-        return value  # type: ignore[no-any-return]
-    if value in NAMED:
+    if isinstance(value, Scheduler) or (isinstance(value, str) and value in (SITE, EVENT)):
+        return value
+    if callable(getattr(value, "decide", None)) or (isinstance(value, str) and OWN_NAME.fullmatch(value)):
+        own: Scheduler = registered("own scheduler")[0].of(value)
+        return own
+    if isinstance(value, str) and value in names_alone():
         return scheduler_of({"kind": value})
     if isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{")):
         return scheduler_of(_table(value, "a configuration of a scheduler"))
-    # The readers are in another room, which this one may not import: they are called by name.
-    found: Scheduler = import_module("fleetlab.traces.schedulers").read_scheduler(Path(value))
-    return found
+    if not isinstance(value, str | Path):
+        msg = f"not a scheduler: {clip(repr(value))}"
+        hint = f"an object or a class with `def decide(self, view)`; {', '.join(names_alone())}; or a file of settings"
+        raise PolicyError(msg, hint=hint)
+    return read_file(Path(value))
 
 
 def read_queues(value: Any) -> Queues | str | None:  # noqa: ANN401
     """Read the name of rules, `site`, a file, a table, a tree, or queues."""
     if value is None or value == "":
         return None
+    value = RENAMED.get(value, value) if isinstance(value, str) else value
     if isinstance(value, str) and (value == SITE or value in QUEUE_RULES):
         return value
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
@@ -311,14 +323,12 @@ def read_speed_classes(value: Any) -> dict[str, str] | None:  # noqa: ANN401
     table = _table(value, "classes of a speed profile") if isinstance(value, str) else value
     hint = f"speed_classes='app:bert=mine,other=heavy'; columns are {', '.join(CLASS_COLUMNS)}"
     if not isinstance(table, Mapping):
-        msg = f"not classes of a speed profile: {clip(repr(value))}"
-        raise PolicyError(msg, hint=hint)
+        raise PolicyError(f"not classes of a speed profile: {clip(repr(value))}", hint=hint)
     rules = {str(name).strip(): str(of).strip() for name, of in table.items()}
     for name, of in rules.items():
         column, colon, which = name.partition(":")
         if not of or (name != OTHER_JOBS and not (colon and which and column in CLASS_COLUMNS)):
-            msg = f"not a class of a speed profile: `{clip(name)}={clip(of)}`"
-            raise PolicyError(msg, hint=hint)
+            raise PolicyError(f"not a class of a speed profile: `{clip(name)}={clip(of)}`", hint=hint)
     return rules
 
 

@@ -21,7 +21,7 @@ from fleetlab.core.prices import Prices
 from fleetlab.core.queue_rules import Queues
 from fleetlab.core.queues import QueueTree
 from fleetlab.core.schedulers import Scheduler
-from fleetlab.core.word_spellings import Opaque, as_options, exact, fingerprint, plain, text
+from fleetlab.core.word_spellings import Opaque, as_options, exact, fingerprint, plain, policy_code, text
 from fleetlab.core.word_values import CLASS_COLUMNS, EVENT, OTHER_JOBS, SITE, WARM_UPS
 
 if TYPE_CHECKING:
@@ -30,35 +30,16 @@ if TYPE_CHECKING:
     from fleetlab.core.speed import Speed
 
 __all__ = [
-    "BOOSTED",
-    "BUILTIN",
-    "CENSORED",
-    "CLASS_COLUMNS",
-    "EVENT",
-    "LOADS",
-    "MIN_COVERAGE",
-    "OTHER_JOBS",
-    "POLICY",
-    "SHORTHAND",
-    "SITE",
-    "WARM_UPS",
-    "WORDS",
-    "Opaque",
-    "Rank",
-    "Word",
-    "Words",
-    "as_options",
-    "check",
-    "exact",
-    "fingerprint",
-    "plain",
-    "shorthand",
-    "text",
-]
+    "BOOSTED", "BUILTIN", "CENSORED", "CLASS_COLUMNS", "EVENT", "LOADS", "MIN_COVERAGE", "OTHER_JOBS", "POLICY",
+    "SHIPPED", "SHORTHAND", "SITE", "SYNTHETIC", "WARM_UPS", "WORDS", "Opaque", "Rank", "Word", "Words", "as_options",
+    "check", "exact", "fingerprint", "plain", "policy_code", "shorthand", "text",
+]  # fmt: skip
 Rank = Callable[..., float]
 LOADS = (0.001, 1000.0)
 BOOSTED = "boosted"  # an estimate by trees over what the log had seen
-BUILTIN = "builtin"  # the name of the synthetic trace
+BUILTIN = "builtin"
+SYNTHETIC = (BUILTIN, "pai")  # names of the synthetic trace
+SHIPPED = ("sample", *SYNTHETIC)  # traces that come with the package, before a colon
 MIN_COVERAGE = 0.5  # of the GPU-hours: an answer about less is not one about the log
 CENSORED = {
     "hold": "those still running at the end of the log run until then; others as long as jobs like them",
@@ -122,7 +103,8 @@ WORDS: dict[str, Word] = {
     word.name: word
     for word in (
         Word("trace", "data", None,
-             "The folder of a saved trace, or the built-in synthetic one: builtin, builtin:JOBS, builtin:JOBS:SEED.",
+             "A log, or the folder of a saved trace; sample, a recorded run of a real Slurm; or pai, the busiest part "
+             "of a synthetic one (pai:JOBS and pai:JOBS:SEED: all of it).",
              values.as_is, local=True),
         Word("cluster", "data", None,
              "A TOML file of [[node]] entries (default: the cluster of the trace).", values.read_cluster, local=True),
@@ -140,9 +122,10 @@ WORDS: dict[str, Word] = {
         Word("scheduler", "policy", None,
              "A scheduler with rules of its own in place of an order and a backfill: site (as the trace's cluster is "
              "configured), kubernetes, volcano or kai (their defaults), a slurm.conf, a KubeSchedulerConfiguration, "
-             "ClusterQueues of Kueue, or Queues of Volcano or KAI in a file; event: by the words of the policy, "
-             "whenever a job comes or ends (default: site where the trace tells it and no other word of a policy is "
-             "given, else event).", values.read_scheduler, local=True),
+             "ClusterQueues of Kueue, or Queues of Volcano or KAI in a file; MODULE:NAME of your own "
+             "(docs/own-scheduler.md); event: by the words of the policy, whenever a job comes or ends (default: site "
+             "where the trace tells it and no other word of a policy is given, else event).",
+             values.read_scheduler, local=True),
         Word("backfill", "policy", "greedy",
              _choices("When the first job does not fit", BACKFILLS, "greedy"), values.choice(BACKFILLS), BACKFILLS),
         Word("placement", "policy", "best_fit",
@@ -209,10 +192,10 @@ POLICY = tuple(name for name, word in WORDS.items() if word.noun == "policy")
 SHORTHAND = ("order", "backfill", "placement", "estimate", "sharing")
 
 
-def check(names: Iterable[str], known: Iterable[str] = WORDS) -> None:
+def check(names: Iterable[str], choices: Iterable[str] = WORDS) -> None:
     """Refuse an unknown word with the closest known one, and a list of all."""
     for name in names:
-        lookup("word", name, known, error=WorkloadError)
+        lookup("word", name, choices, error=WorkloadError)
 
 
 def shorthand(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -13,8 +14,11 @@ from numpy.typing import NDArray
 from fleetlab.core import columns as column_types
 from fleetlab.core import resample
 from fleetlab.core.catalog import REQUESTS
-from fleetlab.core.cells import Framed, noun_cell
+from fleetlab.core.cells import Framed, as_polars, noun_cell
 from fleetlab.core.errors import WorkloadError
+
+if TYPE_CHECKING:
+    import pandas
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
 
@@ -58,6 +62,7 @@ SCHEMA: dict[str, pl.DataType] = {
 LOST_ENDS = 0.1  # of the running jobs: more would have run longer than any other, so their ends are lost
 ENOUGH = 20  # running jobs, to say so
 SYNTHETIC = "synthesize:"  # how the source of a generated workload begins
+OWNERS = ("user", "group")
 DELAY = pl.coalesce("eligible", "submit") - pl.col("submit")  # null: at once
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
 
@@ -162,7 +167,7 @@ class Workload(Framed):
     @classmethod
     def of(
         cls,
-        frame: pl.DataFrame,
+        frame: pl.DataFrame | pandas.DataFrame,
         *,
         source: str,
         epoch: float | None = None,
@@ -174,8 +179,9 @@ class Workload(Framed):
         Parameters
         ----------
         frame
-            One row a job. Only `submit` must be there; other columns take their defaults. Times are seconds from the
-            first submission; `gpu_milli` is per instance, 1000 for a whole GPU.
+            One row a job, of Polars or pandas, whose index is left out. Only `submit` must be there; other columns take
+            their defaults. Times are seconds from the first submission; `gpu_milli` is per instance, 1000 for a whole
+            GPU.
         source
             Where the jobs are from, for provenance and errors.
         epoch
@@ -202,11 +208,12 @@ class Workload(Framed):
         <Workload 2 jobs, 2 instances, by hand>
 
         """
-        _known(frame, source)
+        frame = as_polars(frame)
+        _check_columns(frame, source)
         _clock(epoch, zone, source)
-        given = "initial" in frame.columns
+        has_initial = "initial" in frame.columns
         frame = column_types.cast(_filled(frame), SCHEMA, source=source, noun="workload")
-        if not given:
+        if not has_initial:
             frame = frame.with_columns(initial=older(frame))
         if "runtime_at_least" not in frame.columns:
             frame = frame.with_columns(runtime_at_least=censored(frame))
@@ -220,11 +227,16 @@ class Workload(Framed):
         return self.frame.height
 
     def _repr_html_(self) -> str:
-        known = [column for column in self.frame.columns if self.frame[column].null_count() < self.frame.height]
-        return noun_cell(repr(self).strip("<>"), {"jobs": self.frame.select(known)})
+        columns = [column for column in self.frame.columns if self.frame[column].null_count() < self.frame.height]
+        return noun_cell(repr(self).strip("<>"), {"jobs": self.frame.select(columns)})
 
     def __repr__(self) -> str:
         return f"<Workload {len(self):,} jobs, {self.instances:,} instances, {self.source}>"
+
+    @property
+    def names_owners(self) -> bool:
+        """Whether any job names its user or group, from whose finished jobs runtimes can be estimated."""
+        return any(self.frame[name].null_count() < len(self) for name in OWNERS)
 
     @property
     def instances(self) -> int:
@@ -238,7 +250,7 @@ class Workload(Framed):
         """The row of each instance of all jobs, in order."""
         return np.repeat(np.arange(len(self)), self.frame["instances"].to_numpy())
 
-    def apart(self) -> Workload:
+    def split_instances(self) -> Workload:
         """Return every instance as a job of its own; those of one job keep its `parent`, and nothing else ties them.
 
         Returns
@@ -248,7 +260,7 @@ class Workload(Framed):
 
         Examples
         --------
-        >>> len(Workload.of(pl.DataFrame({"submit": [0.0], "instances": [3]}), source="by hand").apart())
+        >>> len(Workload.of(pl.DataFrame({"submit": [0.0], "instances": [3]}), source="by hand").split_instances())
         3
 
         """
@@ -457,21 +469,20 @@ class Workload(Framed):
 
 def numbered(frame: pl.DataFrame) -> pl.DataFrame:
     """Number the jobs by their rows, also where others depend on them; dependencies on other jobs are dropped."""
-    made = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    jobs = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     if not frame["depends_on"].list.len().max():
-        return made
-    links = made.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
-    renamed = pl.DataFrame({"depends_on": frame["job"], "now": made["job"]})
+        return jobs
+    links = jobs.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
+    renamed = pl.DataFrame({"depends_on": frame["job"], "now": jobs["job"]})
     links = links.join(renamed, on="depends_on", maintain_order="left")
     lists = links.group_by("job", maintain_order=True).agg(pl.col("now").alias("depends_on"), "dependency")
-    made = made.drop("depends_on", "dependency").join(lists, on="job", how="left", maintain_order="left")
-    return made.with_columns(pl.col("depends_on", "dependency").fill_null([])).select(frame.columns)
+    jobs = jobs.drop("depends_on", "dependency").join(lists, on="job", how="left", maintain_order="left")
+    return jobs.with_columns(pl.col("depends_on", "dependency").fill_null([])).select(frame.columns)
 
 
-def _known(frame: pl.DataFrame, source: str) -> None:
+def _check_columns(frame: pl.DataFrame, source: str) -> None:
     if unknown := [c for c in frame.columns if c not in SCHEMA]:
-        msg = f"{source}: no such column in a workload: {unknown}"
-        raise WorkloadError(msg, hint=f"there are {', '.join(SCHEMA)}")
+        raise WorkloadError(f"{source}: no such column in a workload: {unknown}", hint=f"there are {', '.join(SCHEMA)}")
     if "submit" not in frame.columns:
         msg = f"{source}: a workload needs the column: `submit`"
         raise WorkloadError(msg, hint="seconds from the first submission, as a number")
@@ -502,8 +513,8 @@ def censored(frame: pl.DataFrame) -> pl.Expr:
     ran = pl.when(running & began.is_not_null()).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
     longest = pl.col("runtime").max()
     came = frame.filter(~pl.col("initial")).select(ran=ran, older=ran > longest).drop_nulls()
-    lost = came.height >= ENOUGH and came["older"].sum() > LOST_ENDS * came.height
-    return pl.lit(None, dtype=pl.Float64) if lost else ran
+    ends_missing = came.height >= ENOUGH and came["older"].sum() > LOST_ENDS * came.height
+    return pl.lit(None, dtype=pl.Float64) if ends_missing else ran
 
 
 def _clock(epoch: float | None, zone: str | None, source: str) -> None:

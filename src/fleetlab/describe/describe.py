@@ -1,4 +1,4 @@
-"""A room: what is in a trace, as the papers describe theirs; tables and figures, and what is not in the trace."""
+"""What is in a trace, as the papers describe theirs; tables and figures, and what is not in the trace."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from fleetlab.core import Provenance, Trace, WorkloadError
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.describe import published
-from fleetlab.describe.profile import Profile
-from fleetlab.describe.section import Section
+from fleetlab.describe.section import Profile, Section
 from fleetlab.describe.sections.arrivals import arrivals
-from fleetlab.describe.sections.machines import machines
-from fleetlab.describe.sections.parents import parents
-from fleetlab.describe.sections.recurrence import recurrence
+from fleetlab.describe.sections.machines import machines, sharing
+from fleetlab.describe.sections.parents import parents, recurrence
 from fleetlab.describe.sections.requests import requests
 from fleetlab.describe.sections.run_times import run_times
 from fleetlab.describe.sections.services import services
-from fleetlab.describe.sections.sharing import sharing
-from fleetlab.describe.sections.tags import tags
+from fleetlab.describe.sections.users import tags
 from fleetlab.describe.trace_view import TraceView
 
 SECTIONS: dict[str, Callable[[TraceView, Section], None]] = {
@@ -70,17 +67,17 @@ def describe(
     Examples
     --------
     >>> import fleetlab
-    >>> found = describe(fleetlab.synthesize("pai2020", jobs=300), only=["recurrence"])
-    >>> list(found.figures())
+    >>> profile = describe(fleetlab.synthesize("pai2020", jobs=300), only=["recurrence"])
+    >>> list(profile.figures())
     ['runs of a group', 'prediction error']
 
     """
-    names = _wanted(only)
+    names = _section_names(only)
     other = None if against is None else _profile(against, names, seed, progress, "the other trace")
     return _profile(trace, names, seed, progress, "the trace", other)
 
 
-def _wanted(only: Sequence[str]) -> list[str]:
+def _section_names(only: Sequence[str]) -> list[str]:
     for name in only:
         lookup("section", name, SECTIONS, error=WorkloadError)
     return [name for name in SECTIONS if name in only or not only]
@@ -93,7 +90,7 @@ def _profile(
     if not len(w) and not trace.series:
         msg = f"the trace has no jobs: {w.source}"
         raise WorkloadError(msg, hint="`fleetlab show TRACE` lists its tables and rejected rows")
-    view, made = TraceView(trace, seed), []
+    view, sections = TraceView(trace, seed), []
     for k, name in enumerate(names):
         progress(f"{name} of {what}", k, k / len(names))
         section = Section(name, trace=published.trace_of(w.source))
@@ -101,7 +98,7 @@ def _profile(
             SECTIONS[name](view, section)
         else:
             section.absent("jobs", "the trace has none")
-        made.append(section)
+        sections.append(section)
     progress(f"{names[-1]} of {what}", len(names), 1.0)
     settings = {"only": list(names), "against": None if other is None else other.provenance.source}
-    return Profile(tuple(made), Provenance("describe", w.source, settings, seed), len(w), trace.notes, other)
+    return Profile(tuple(sections), Provenance.of_jobs("describe", w, settings, seed), len(w), trace.notes, other)

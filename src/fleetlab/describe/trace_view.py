@@ -1,10 +1,11 @@
-"""A trace with derived columns that several sections need, computed once."""
+"""A trace as the sections of a profile see it, with measured usage joined to requests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -12,9 +13,40 @@ import polars as pl
 from fleetlab.core import Trace
 from fleetlab.core.catalog import RESOURCES
 from fleetlab.core.workload import LOST_ENDS
-from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
-from fleetlab.describe.usage import used_by_job
+from fleetlab.describe.curves import Bools, Ecdf, ecdf
 from fleetlab.stats import BlockBootstrap, Floats, Ints
+
+# What it is called: its column, how many of it make one, and the unit of one.
+AMOUNTS: Final = {
+    "GPUs": ("gpu_milli", 1000.0, "GPUs"),
+    "CPUs": ("cpu_milli", 1000.0, "CPUs"),
+    "memory": ("memory_mib", 1024.0, "GiB"),
+}
+
+
+def _columns(usage: pl.LazyFrame) -> list[str]:
+    there = usage.collect_schema().names()
+    return [column for column, _, _ in AMOUNTS.values() if column in there and "job" in there]
+
+
+def used_by_job(usage: pl.LazyFrame | None, jobs: pl.DataFrame) -> pl.DataFrame | None:
+    """What an instance of each job used on average, in the order of the jobs; null where no sensor saw it."""
+    if usage is None or not (columns := _columns(usage)):
+        return None
+    means = usage.group_by("job", maintain_order=True).agg(pl.col(columns).cast(pl.Float64).fill_nan(None).mean())
+    return jobs.select("job").join(means.collect(), on="job", how="left", maintain_order="left")
+
+
+def used_by_row(usage: pl.LazyFrame | None, jobs: pl.DataFrame) -> pl.DataFrame | None:
+    """One row a sensor row, with what its job requested, and `weight`: the instances that it stands for."""
+    if usage is None or not (columns := _columns(usage)):
+        return None
+    rows = usage.select("job", pl.col(columns).cast(pl.Float64).fill_nan(None)).collect()
+    requested = jobs.select("job", "submit", "instances", pl.col(columns).name.prefix("asked_"))
+    counts = rows.group_by("job").agg(pl.len().alias("rows"))
+    joined = rows.join(requested, on="job", maintain_order="left").join(counts, on="job", maintain_order="left")
+    return joined.with_columns(weight=pl.col("instances") / pl.col("rows")).drop("instances", "rows")
+
 
 HOUR = 3600
 WHOLE = 1000  # milli of one GPU
@@ -23,7 +55,7 @@ REQUESTS = ("<0.25", "[0.25,0.5)", "[0.5,1)", "1", ">1")
 CPU_ONLY, ANY = "CPU only", "any"
 USER_CLASSES = ("top 5 %", "between", "bottom half")
 TOP = 0.05  # of users
-MOST_TYPES = 8  # of GPU types, the most asked for; others are not drawn
+MOST_TYPES = 8  # of GPU types, the most requested; others are not drawn
 OPEN = LOST_ENDS
 # Columns that no section reads.
 UNUSED = tuple(r.request for r in RESOURCES if r.name not in ("cpu", "memory", "gpu"))
@@ -57,8 +89,8 @@ class TraceView:
     @staticmethod
     def _older() -> pl.Expr:
         """Older than the log: its submission was not seen, so it stands at 0 and has no start."""
-        known = pl.col("start").is_not_null() | pl.col("runtime").is_not_null()
-        return (pl.col("submit") == 0) & known.not_() & pl.col("status").is_in(["waiting", "cancelled"]).not_()
+        has_run = pl.col("start").is_not_null() | pl.col("runtime").is_not_null()
+        return (pl.col("submit") == 0) & has_run.not_() & pl.col("status").is_in(["waiting", "cancelled"]).not_()
 
     def _types(self) -> pl.Series:
         """The GPU type a job was given, where the log says; else the one it may use; else `any`, or several."""
@@ -67,11 +99,11 @@ class TraceView:
         name = pl.when(requested.list.len() == 0).then(pl.lit(ANY)).otherwise(requested.list.join("|"))
         types = f.select(pl.when(pl.col("gpu_milli") > 0).then(name).otherwise(pl.lit(CPU_ONLY)).alias("type"))
         if names is not None and "gpu_type" in names.collect_schema().names():
-            given = f.select("job").join(
+            assigned = f.select("job").join(
                 names.select("job", "gpu_type").collect(), on="job", how="left", maintain_order="left"
             )
-            on_gpu = (f["gpu_milli"] > 0) & given["gpu_type"].is_not_null()
-            types = types.with_columns(pl.when(on_gpu).then(given["gpu_type"]).otherwise("type").alias("type"))
+            on_gpu = (f["gpu_milli"] > 0) & assigned["gpu_type"].is_not_null()
+            types = types.with_columns(pl.when(on_gpu).then(assigned["gpu_type"]).otherwise("type").alias("type"))
         return types["type"].cast(pl.Categorical)
 
     # -- columns as arrays -------------------------------------------------------------------------------------------
@@ -198,14 +230,16 @@ class TraceView:
 
     def by(self, what: str) -> dict[str, Bools]:
         """Which jobs are of each class: by `request`, `type`, `length` or `user`."""
-        return {"request": self._requests, "type": self._given, "length": self._lengths, "user": self._users}[what]
+        return {"request": self._requests, "type": self._types_of_jobs, "length": self._lengths, "user": self._users}[
+            what
+        ]
 
     @cached_property
     def _requests(self) -> dict[str, Bools]:
         return {name: self.is_("request", name) for name in REQUESTS}
 
     @cached_property
-    def _given(self) -> dict[str, Bools]:
+    def _types_of_jobs(self) -> dict[str, Bools]:
         return {name: self.is_("type", name) for name in self.types}
 
     @cached_property
@@ -214,11 +248,11 @@ class TraceView:
 
     def lengths(self, weights: Floats | None = None) -> dict[str, Bools]:
         """Short ones run for the median runtime or less: of jobs, or by weight, as of instances."""
-        order, known = self._order(self.runtime), int(np.isfinite(self.runtime).sum())
-        if not known:
+        order, finite = self._order(self.runtime), int(np.isfinite(self.runtime).sum())
+        if not finite:
             return {name: np.zeros(len(self.runtime), dtype=bool) for name in ("short", "long")}
-        sums = np.cumsum(np.ones(known) if weights is None else weights[order[:known]])
-        middle = self.runtime[order[min(int(np.searchsorted(sums, sums[-1] / 2)), known - 1)]]
+        sums = np.cumsum(np.ones(finite) if weights is None else weights[order[:finite]])
+        middle = self.runtime[order[min(int(np.searchsorted(sums, sums[-1] / 2)), finite - 1)]]
         return {"short": self.runtime <= middle, "long": self.runtime > middle}
 
     @cached_property
@@ -242,7 +276,7 @@ class TraceView:
         return {}
 
     def _order(self, values: Floats) -> Ints:
-        """What sorts the values: runtimes and waits are asked for again and again, so theirs are kept."""
+        """What sorts the values: runtimes and waits are sorted many times, so theirs is cached."""
         if values is not self.runtime and values is not self.wait:
             return np.argsort(values)
         if id(values) not in self._orders:
@@ -260,8 +294,8 @@ class TraceView:
     ) -> list[Ecdf]:
         """The same, one for each class that has it."""
         order = self._order(values)
-        made = [
+        curves = [
             ecdf(name, values, weights=weights, where=where, blocks=self.blocks, order=order)
             for name, where in classes.items()
         ]
-        return [c for c in made if c is not None]
+        return [c for c in curves if c is not None]

@@ -7,19 +7,30 @@ from importlib.util import find_spec
 
 from fleetlab.core import WorkloadError
 from fleetlab.core.names import lookup
-from fleetlab.forecast.models.boosting import Boosted
-from fleetlab.forecast.models.intermittent import TSB, Croston
+from fleetlab.forecast.demand import Forecaster, Panel
 from fleetlab.forecast.models.neural import Network
-from fleetlab.forecast.models.regression import Autoregression, Ridge
-from fleetlab.forecast.models.simple import Drift, HistoricalMean, LastValue, MovingAverage, SeasonalNaive
-from fleetlab.forecast.models.smoothing import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
-from fleetlab.forecast.panel import Forecaster, Panel
+from fleetlab.forecast.models.regression import Autoregression, Boosted, Ridge
+from fleetlab.forecast.models.simple import (
+    BETAS,
+    DAMPINGS,
+    TSB,
+    Croston,
+    Drift,
+    HistoricalMean,
+    HoltWinters,
+    LastValue,
+    RollingMean,
+    SeasonalNaive,
+    Smoothing,
+    Theta,
+)
 
 ALL = "all"
 ENSEMBLE = "ensemble"  # of the others: made from what they said
+WINDOWS = (("mean_1h", 1.0), ("mean_3h", 3.0), ("mean_6h", 6.0), ("mean_24h", 24.0), ("mean_7d", 168.0))
 
 FAMILIES: dict[str, tuple[Forecaster, ...]] = {
-    "simple": (LastValue(), HistoricalMean(), Drift(), MovingAverage(), SeasonalNaive()),
+    "simple": (LastValue(), HistoricalMean(), Drift(), SeasonalNaive(), *(RollingMean(n, h) for n, h in WINDOWS)),
     "classic": (
         Smoothing(),
         Smoothing("holt", BETAS),
@@ -54,21 +65,21 @@ NEEDS = {
 SELDOM = 0.1  # of all steps without demand
 
 
-def wanted(words: Sequence[str | Forecaster]) -> tuple[list[Forecaster], bool]:
+def models_of(words: Sequence[str | Forecaster]) -> tuple[list[Forecaster], bool]:
     """The models that words mean, simple ones first and always, and whether they are put together too."""
-    known: dict[str, Forecaster] = {model.name: model for model in FAMILIES["simple"]}
+    chosen: dict[str, Forecaster] = {model.name: model for model in FAMILIES["simple"]}
     for word in words:
         if not isinstance(word, str):
-            known[word.name] = word
+            chosen[word.name] = word
         elif word == ALL:
-            known = BY_NAME | known
+            chosen = BY_NAME | chosen
         elif word in FAMILIES:
-            known |= {model.name: model for model in FAMILIES[word]}
+            chosen |= {model.name: model for model in FAMILIES[word]}
         elif word in BY_NAME:
-            known[word] = BY_NAME[word]
+            chosen[word] = BY_NAME[word]
         else:
             lookup("model or family", word, (ALL, *FAMILIES, *BY_NAME, ENSEMBLE), error=WorkloadError)
-    return list(known.values()), ALL in words or ENSEMBLE in words
+    return list(chosen.values()), ALL in words or ENSEMBLE in words
 
 
 def left_out(name: str, panel: Panel, first: int) -> str | None:

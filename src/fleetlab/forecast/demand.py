@@ -1,19 +1,81 @@
-"""Demand over time: resources requested and released in each step, and allocated at its end."""
+"""Demand of a trace as series side by side on one clock, and what a model of them must be able to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, Self, get_args
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fleetlab.core import Trace, Workload, WorkloadError
 from fleetlab.core.catalog import RESOURCES
 from fleetlab.core.censoring import IMPUTED, run_times
 from fleetlab.core.coverage import Coverage
-from fleetlab.forecast.panel import Bools, Floats, Ints, Panel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """What is forecast, and what else is known of the same steps."""
+
+    values: Floats  # [steps, series]
+    beside: Floats  # [steps, kinds * series]: for each kind of flow (asked for, let go) one column a series
+    names: tuple[str, ...]
+    every: float  # seconds in a step
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def width(self) -> int:
+        """How many series there are."""
+        return int(self.values.shape[1])
+
+    @property
+    def day(self) -> int:
+        """Steps in a day, at least one."""
+        return max(1, round(DAY / self.every))
+
+    def until(self, step: int) -> Panel:
+        """All before a step, as a copy: whoever learns from it cannot reach the rest."""
+        return Panel(self.values[:step].copy(), self.beside[:step].copy(), self.names, self.every)
+
+
+class Forecaster(Protocol):
+    """A model: settings in the constructor, learning in `fit`, and no look ahead.
+
+    Intervals are not its business: they are made the same way for every model, from its own past misses (`conformal`).
+    """
+
+    name: str
+
+    def fit(self, past: Panel, *, horizon: int, seed: int) -> Self:
+        """Learn from the past, all of it and nothing else; scales too are learnt here."""
+
+    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+        """What is expected at each origin of `at`, as [origins, horizon, series].
+
+        The forecast of origin `t` is of the steps `t`, `t + 1`, …; it may use the steps before `t` of `seen`, no other.
+        """
+
+
+def targets(values: Floats, at: Ints, horizon: int) -> Floats:
+    """What came in the steps from each origin on: [origins, horizon, series].
+
+    >>> targets(np.arange(5.0)[:, None], np.array([1, 3]), 2)[:, :, 0]
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    return np.asarray(values[at[:, None] + np.arange(horizon)])
+
 
 Target = Literal["requests", "level"]
 By = Literal["role", "app", "gpu_type"]
@@ -100,9 +162,9 @@ class DemandEvents:
 
     def level(self, every: float, mine: Bools) -> Floats:
         """What is held at the end of each step: what was held before, and came, less what went."""
-        known = mine & ~np.isnan(self.begin) & ~np.isnan(self.until)
-        before = self.amounts[known & np.isneginf(self.begin)].sum(axis=0)
-        moved = self.added(self.begin, every, known) - self.added(self.until, every, known)
+        with_times = mine & ~np.isnan(self.begin) & ~np.isnan(self.until)
+        before = self.amounts[with_times & np.isneginf(self.begin)].sum(axis=0)
+        moved = self.added(self.begin, every, with_times) - self.added(self.until, every, with_times)
         return np.asarray(
             np.maximum(before + np.cumsum(moved, axis=0), 0.0)
         )  # sums of fractions may fall short of zero
@@ -123,8 +185,8 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
     finite = pl.when(begin.is_finite()).then(begin)
     # One whose end is lost, which is not to say that it runs on, lasts as long as jobs like it.
     filled = run_times(w, "hold", 0)
-    lost = pl.when(filled.origin == IMPUTED).then(filled.log)
-    until = pl.coalesce("end", finite + pl.coalesce("runtime", lost), pl.when(running).then(np.inf))
+    estimated = pl.when(filled.origin == IMPUTED).then(filled.log)
+    until = pl.coalesce("end", finite + pl.coalesce("runtime", estimated), pl.when(running).then(np.inf))
     times = w.frame.select(
         requested=pl.when(~older).then("submit"), begin=begin, until=pl.when(begin.is_not_null()).then(until)
     )
@@ -145,14 +207,12 @@ def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
     if by is None:
         return np.zeros(len(w), dtype=np.int64), (ALL,)
     if by not in get_args(By):
-        msg = f"cannot split demand by: `{by}`"
-        raise WorkloadError(msg, hint=f"there are {', '.join(get_args(By))}")
+        raise WorkloadError(f"cannot split demand by: `{by}`", hint=f"there are {', '.join(get_args(By))}")
     column = pl.col(COLUMN[by])
     name = column.list.join("|").replace("", None) if by == "gpu_type" else column.cast(pl.String)
     named = w.frame.select(name.alias("part"), "instances")
     if named["part"].null_count() == len(w):
-        msg = f"{w.source}: no job names its {by}"
-        raise WorkloadError(msg, hint="omit --by, or use another column")
+        raise WorkloadError(f"{w.source}: no job names its {by}", hint="omit --by, or use another column")
     named = named.with_columns(pl.col("part").fill_null(NONE))
     size = (
         named.group_by("part")

@@ -12,14 +12,12 @@ from fleetlab.core import Provenance, Trace, WorkloadError
 from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.core.progress import Progress, silent
 from fleetlab.forecast import tables
-from fleetlab.forecast.catalogue import DEFAULT, ENSEMBLE, wanted
-from fleetlab.forecast.demand import By, DemandEvents, Target
-from fleetlab.forecast.panel import Forecaster
-from fleetlab.forecast.result import Forecast
+from fleetlab.forecast.backtest import sentences, unannounced
+from fleetlab.forecast.catalogue import DEFAULT, ENSEMBLE, models_of
+from fleetlab.forecast.demand import By, DemandEvents, Forecaster, Target
 from fleetlab.forecast.study import PartStudy, ahead, study
+from fleetlab.forecast.tables import Forecast
 from fleetlab.forecast.tuning import FOLDS, TRIALS
-from fleetlab.forecast.unannounced import unannounced
-from fleetlab.forecast.verdict import sentences
 
 MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series
 RECENT = 3  # horizons that are drawn before what comes, and a day at least
@@ -87,7 +85,7 @@ def forecast(
 
     """
     seconds = _seconds(every)
-    which, ensemble = wanted(models)
+    which, ensemble = models_of(models)
     gap = horizon if gap is None else gap
     _possible(target, horizon=horizon, gap=gap, folds=folds, trials=trials, seed=seed)
     demand = DemandEvents.of(trace, by=by)
@@ -113,7 +111,7 @@ def forecast(
     }  # fmt: skip
     frames = _frames(studies, demand, target, seconds, seed)
     findings = tuple(sentences(frames["chosen"], frames["next"]["model"], seconds))
-    provenance = Provenance("forecast", trace.workload.source, settings, seed)
+    provenance = Provenance.of_jobs("forecast", trace.workload, settings, seed)
     tail = pl.concat([tables.held_out(one) for one in studies])
     notes = (*demand.notes, *_notes(studies))
     return Forecast(provenance, findings, frames, tail, _recent(studies), seconds, notes, demand.coverage)
@@ -152,10 +150,10 @@ def _recent(studies: Sequence[PartStudy]) -> pl.DataFrame:
 
 def _notes(studies: Sequence[PartStudy]) -> list[str]:
     every = {f"{name}: not run: {why}" for one in studies for name, why in one.left_out.items()}
-    tail_split = studies[0].cuts[-1]
+    *folds, tail = studies[0].cuts
     return [
-        f"the last {len(tail_split.at):,} origins are held out; models were selected on the "
-        f"{len(studies[0].cuts) - 1} folds before them",
+        f"the last {len(tail.at):,} origins are held out; each of the {len(folds)} folds before them "
+        "judges the models that the folds before it select",
         "NRMSE is RMSE over the mean of the actual values; skill is the relative reduction of RMSE",
         *_spent(studies),
         *sorted(every),
@@ -180,8 +178,7 @@ def _spent(studies: Sequence[PartStudy]) -> list[str]:
 
 def _possible(target: str, **counts: int) -> None:
     if target not in get_args(Target):
-        msg = f"unknown target: `{target}`"
-        raise WorkloadError(msg, hint=f"there are {', '.join(get_args(Target))}")
+        raise WorkloadError(f"unknown target: `{target}`", hint=f"there are {', '.join(get_args(Target))}")
     for name, value in counts.items():
         least = 1 if name in ("horizon", "folds") else 0
         if value < least:
@@ -192,6 +189,5 @@ def _possible(target: str, **counts: int) -> None:
 def _seconds(every: str | float) -> float:
     seconds = in_seconds(every)
     if not 0 < seconds < math.inf:
-        msg = f"not a length of time: `{every}`"
-        raise WorkloadError(msg, hint=HINT)
+        raise WorkloadError(f"not a length of time: `{every}`", hint=HINT)
     return seconds

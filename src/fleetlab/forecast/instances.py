@@ -18,10 +18,9 @@ from fleetlab.core import Trace, WorkloadError
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.core.progress import Progress, silent
-from fleetlab.forecast import scores
-from fleetlab.forecast.catalogue import wanted
-from fleetlab.forecast.demand import COLUMN, By, DemandEvents, Target
-from fleetlab.forecast.panel import Floats, Forecaster, Ints, Panel
+from fleetlab.forecast import backtest
+from fleetlab.forecast.catalogue import models_of
+from fleetlab.forecast.demand import COLUMN, By, DemandEvents, Floats, Forecaster, Ints, Panel, Target
 from fleetlab.forecast.study import PartStudy, ahead, study
 from fleetlab.stats import Interval
 
@@ -86,7 +85,7 @@ def instances_ahead(
     quantile of past errors (conformal), so it holds if errors stay as they were.
     """
     seconds = _check(target, every, horizon, quantile)
-    which, ensemble = wanted(models)
+    which, ensemble = models_of(models)
     by = _role(trace) if by is None else by
     events = DemandEvents.of(trace, by=by)
     events = replace(events, amounts=trace.workload.frame["instances"].cast(pl.Float64).to_numpy()[:, None])
@@ -116,14 +115,11 @@ def instances_ahead(
 def _check(target: str, every: str | float, horizon: int, quantile: float) -> float:
     seconds = in_seconds(every)
     if not 0 < seconds < math.inf:
-        msg = f"not a length of time: `{every}`"
-        raise WorkloadError(msg, hint=HINT)
+        raise WorkloadError(f"not a length of time: `{every}`", hint=HINT)
     if target not in get_args(Target):
-        msg = f"unknown target: `{target}`"
-        raise WorkloadError(msg, hint=f"there are {', '.join(get_args(Target))}")
+        raise WorkloadError(f"unknown target: `{target}`", hint=f"there are {', '.join(get_args(Target))}")
     if horizon < 1:
-        msg = f"horizon is below 1: {horizon}"
-        raise WorkloadError(msg, hint="horizon is a whole number of 1 or more")
+        raise WorkloadError(f"horizon is below 1: {horizon}", hint="horizon is a whole number of 1 or more")
     if not 0.5 <= quantile < 1:
         msg = f"a quantile is from 0.5 to below 1: {quantile}"
         raise WorkloadError(msg, hint="--quantile 0.9: demand exceeds it with a probability of 10 %")
@@ -138,26 +134,26 @@ def _role(trace: Trace) -> By | None:
 
 def _panel(events: DemandEvents, target: Target, every: float, part: int) -> Panel:
     mine = events.part == part
-    asked, released = (events.added(when, every, mine) for when in (events.requested, events.until))
+    arrivals, released = (events.added(when, every, mine) for when in (events.requested, events.until))
     if target == "requests":
-        return Panel(asked, released, (SERIES,), every)
-    return Panel(events.level(every, mine), np.hstack([asked, released]), (SERIES,), every)
+        return Panel(arrivals, released, (SERIES,), every)
+    return Panel(events.level(every, mine), np.hstack([arrivals, released]), (SERIES,), every)
 
 
 def _part(one: PartStudy, values: Floats, over: Callable[[Floats], Floats], quantile: float) -> PartAhead:
     """Add quantiles of the errors over whole horizons to the forecast of the next one."""
-    taken = [row[0] for row in one.taken]
+    models = [row[0] for row in one.selected]
     errors, came = [], []
     for cut, actual in enumerate(one.came):
-        said = np.column_stack([one.forecasts[name][cut][:, h, 0] for h, name in enumerate(taken)])
+        predicted = np.column_stack([one.forecasts[name][cut][:, h, 0] for h, name in enumerate(models)])
         came.append(over(actual[:, :, 0]))
-        errors.append(came[-1] - over(said))
+        errors.append(came[-1] - over(predicted))
     expected = float(over(values[None, :])[0])
     every_error = np.concatenate(errors)
     median, upper = (max(0.0, expected + _quantile(every_error, q)) for q in (0.5, quantile))
     limit = _quantile(np.concatenate(errors[:-1]), quantile)
-    below = scores.share(one.blocks, (errors[-1] <= limit + 1e-9).astype(np.float64))
-    return PartAhead(one.part, expected, median, upper, below, tuple(dict.fromkeys(taken)))
+    below = backtest.share(one.blocks, (errors[-1] <= limit + 1e-9).astype(np.float64))
+    return PartAhead(one.part, expected, median, upper, below, tuple(dict.fromkeys(models)))
 
 
 def _quantile(errors: Floats, level: float) -> float:

@@ -1,21 +1,136 @@
-"""Tables: the leaderboard, selected models, signs of overfitting, and the forecast."""
+"""A forecast: what comes next, with intervals, and how far such forecasts may be trusted; as a result with tables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Estimate, Figure, Provenance, Result
 from fleetlab.core.catalog import RESOURCES
-from fleetlab.forecast import scores
-from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES
-from fleetlab.forecast.conformal import LEVELS
-from fleetlab.forecast.models.boosting import reported
-from fleetlab.forecast.panel import Floats
-from fleetlab.forecast.scores import pinball
+from fleetlab.core.coverage import Coverage
+from fleetlab.forecast import backtest
+from fleetlab.forecast.backtest import LEVELS, pinball, spoken
+from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES, SIMPLE
+from fleetlab.forecast.demand import Floats
+from fleetlab.forecast.models.regression import reported
 from fleetlab.forecast.study import PartStudy
 from fleetlab.stats import Interval, divide
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecast(Result):
+    """A forecast; `findings` come first, `tables()` has the leaderboard."""
+
+    provenance: Provenance
+    findings: tuple[str, ...]
+    frames: Mapping[str, pl.DataFrame]
+    held_out: pl.DataFrame  # forecasts of every step of the tail with their intervals, and what came
+    recent: pl.DataFrame  # the last of what was seen: part, resource, hour, value
+    every: float
+    notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None
+
+    def __repr__(self) -> str:
+        rows = self.frames["chosen"]
+        target, series = self.provenance.settings["target"], rows.select("part", "resource").n_unique()
+        return f"<Forecast of {target}, {series} series, {spoken(self.every)} steps, {self.provenance.source}>"
+
+    def summary(self) -> list[Estimate]:
+        """NRMSE of the selected models, one step ahead and at the end of the horizon."""
+        rows = self.frames["chosen"]
+        ends = rows.filter(pl.col("steps ahead").is_in([1, rows["steps ahead"].max()])).with_columns(
+            pl.col("NRMSE", "low", "high").fill_null(float("nan"))
+        )
+        return [
+            Estimate(
+                f"NRMSE of {_named(r)}, {spoken(r['steps ahead'] * self.every)} ahead",
+                r["NRMSE"],
+                r["low"],
+                r["high"],
+                "",
+            )
+            for r in ends.iter_rows(named=True)
+        ]
+
+    def figures(self) -> dict[str, Figure]:
+        """What comes next, models beside each other, skill by horizon, and coverage."""
+        figures = {f"next, {name}": figure for name, figure in self._next()}
+        figures["errors"] = self._errors()
+        figures["skill"] = self._skill()
+        figures["coverage"] = self._coverage()
+        return figures
+
+    def _next(self) -> list[tuple[str, Figure]]:
+        figures = []
+        for (part, resource), rows in self.frames["next"].group_by("part", "resource", maintain_order=True):
+            name, unit = _of(str(part), str(resource)), rows["unit"][0]
+            mine = (pl.col("part") == part) & (pl.col("resource") == resource)
+            past = self.recent.filter(mine).select(
+                x="hour", y="value", series=pl.lit("observed"), low="value", high="value"
+            )
+            comes = rows.select(
+                # At the end of its step, as what was seen is: a level is that of the end.
+                x=(pl.col("from") + self.every) / 3600,
+                y="forecast",
+                series=pl.lit("forecast, 95 %"),
+                low="low 95%",
+                high="high 95%",
+            )
+            alt = f"recent {name}, and a forecast of {rows['forecast'][0]:,.4g} {unit} for the next step"
+            figures.append(
+                (
+                    name,
+                    Figure(f"Forecast of {name}", "line", pl.concat([past, comes]), "hours from the start", unit, alt),
+                )
+            )
+        return figures
+
+    def _errors(self) -> Figure:
+        rows = self.frames["leaderboard"].filter(pl.col("steps ahead") == 1)
+        frame = rows.select(x="model", y="NRMSE", series=_series(), low="low", high="high").drop_nulls("y")
+        best = rows.filter("selected")
+        summary = "; ".join(
+            f"{_named(r)} {r['model']} {r['NRMSE'] or float('nan'):.3g}" for r in best.iter_rows(named=True)
+        )
+        title = f"Error of every model, {spoken(self.every)} ahead, on the held-out period"
+        return Figure(title, "bar", frame, "model", "NRMSE", f"NRMSE by model and series; selected: {summary}")
+
+    def _skill(self) -> Figure:
+        rows = self.frames["chosen"]
+        frame = rows.select(
+            x=pl.col("steps ahead") * self.every / 60, y="skill", series=_series(), low="skill low", high="skill high"
+        ).drop_nulls("y")
+        clever = rows.filter(~pl.col("model").is_in(SIMPLE)).height
+        alt = f"skill against the best simple model; in {clever} of {rows.height} cases another model is selected"
+        return Figure(
+            "Skill against the best simple model", "line", frame, "minutes ahead", "relative reduction of RMSE", alt
+        )
+
+    def _coverage(self) -> Figure:
+        rows = self.frames["chosen"]
+        frame = rows.select(x=pl.col("steps ahead") * self.every / 60, y="covered 95%", series=_series())
+        low, high = rows["covered 95%"].min(), rows["covered 95%"].max()
+        alt = f"95 % intervals covered between {low!s:.5} and {high!s:.5} of the actual values"
+        return Figure("Coverage of 95 % intervals", "line", frame, "minutes ahead", "coverage", alt)
+
+
+def _of(part: str, resource: str) -> str:
+    return resource if part == "all" else f"{resource} of {part}"
+
+
+def _named(row: Mapping[str, str]) -> str:
+    return _of(row["part"], row["resource"])
+
+
+def _series() -> pl.Expr:
+    return (
+        pl.when(pl.col("part") == "all").then("resource").otherwise(pl.concat_str("resource", pl.lit(" of "), "part"))
+    )
+
 
 PREDICTABLE, PARTLY = 0.5, 0.1  # of the variance about the mean, explained in the tail
 CLOSE = 0.05  # NRMSE: what hardly varies is predictable though nothing explains the rest
@@ -43,12 +158,12 @@ def _row(study: PartStudy, name: str, step: int, k: int) -> dict[str, Any]:
     came, missed = study.came[-1][:, h, k], study.missed(name)[:, h, k]
     simple = study.missed(study.simple[h][k])[:, h, k]
     mean = float(came.mean())
-    nrmse, skill = scores.nrmse(blocks, missed, came), scores.skill(blocks, missed, simple)
-    naive = scores.skill(blocks, missed, study.missed("last")[:, h, k])
+    nrmse, skill = backtest.nrmse(blocks, missed, came), backtest.skill(blocks, missed, simple)
+    naive = backtest.skill(blocks, missed, study.missed("last")[:, h, k])
     past = study.missed(name, tail=False)[:, h, k]
     before = np.concatenate([c[:, h, k] for c in study.came[:-1]])
     widths = study.widths[name].each[:, :, h, k]
-    cover = [scores.share(blocks, (np.abs(missed) <= w).astype(np.float64)) for w in widths]
+    cover = [backtest.share(blocks, (np.abs(missed) <= w).astype(np.float64)) for w in widths]
     learnt = study.panel.values[: study.cuts[-1].learn, k]
     return {
         "part": study.part,
@@ -56,16 +171,16 @@ def _row(study: PartStudy, name: str, step: int, k: int) -> dict[str, Any]:
         "steps ahead": step,
         "model": name,
         "family": FAMILY.get(name, "own"),
-        "selected": study.taken[h][k] == name,
+        "selected": study.selected[h][k] == name,
         "NRMSE": nrmse[0], "low": nrmse[1], "high": nrmse[2],
         "NRMSE on past folds": float(divide(np.sqrt((past**2).mean()), before.mean())),
         "skill": skill[0], "skill low": skill[1], "skill high": skill[2],
         "against": study.simple[h][k],
         "skill against last": naive[0], "last low": naive[1], "last high": naive[2],
         "explained": float(1 - divide((missed**2).mean(), came.var())),
-        **_interval("MASE", scores.ratio(blocks, np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
-        **_interval("WAPE", scores.ratio(blocks, np.abs(missed), came)),
-        **_interval("pinball", scores.ratio(blocks, pinball(came, came - missed, widths), came)),
+        **_interval("MASE", backtest.ratio(blocks, np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
+        **_interval("WAPE", backtest.ratio(blocks, np.abs(missed), came)),
+        **_interval("pinball", backtest.ratio(blocks, pinball(came, came - missed, widths), came)),
         **{
             f"{word} {level:.0%}": value
             for level, c, w in zip(LEVELS, cover, widths, strict=True)
@@ -160,7 +275,7 @@ def to_come(study: PartStudy, values: Floats, widths: Floats) -> pl.DataFrame:
             }  # fmt: skip
             for level, width in zip(LEVELS, widths[:, h, k].tolist(), strict=True):
                 row |= {f"low {level:.0%}": max(0.0, value - width), f"high {level:.0%}": value + width}
-            rows.append(row | {"unit": RESOURCES[resource].unit, "model": study.taken[h][k]})
+            rows.append(row | {"unit": RESOURCES[resource].unit, "model": study.selected[h][k]})
     return pl.DataFrame(rows)
 
 
@@ -169,7 +284,7 @@ def held_out(study: PartStudy) -> pl.DataFrame:
     rows = []
     for k, resource in enumerate(study.panel.names):
         for step in reported(study.horizon):
-            name, h = study.taken[step - 1][k], step - 1
+            name, h = study.selected[step - 1][k], step - 1
             forecasts, widths = study.forecasts[name][-1][:, h, k], study.widths[name].each[:, :, h, k]
             ends = {
                 f"{word} {level:.0%}": np.maximum(forecasts + side * width, 0.0)

@@ -15,8 +15,8 @@ import numpy as np
 
 from fleetlab.core import WorkloadError
 from fleetlab.forecast.backtest import Split, splits
+from fleetlab.forecast.demand import Floats, Panel, targets
 from fleetlab.forecast.models.neural import Network
-from fleetlab.forecast.panel import Floats, Panel, targets
 
 TRIALS = 8  # default budget, for each network
 FOLDS = 2  # of walk-forward in a trial: the middle 40 % and the last 20 % of the steps
@@ -88,5 +88,5 @@ def _try(model: Network, past: Panel, cuts: list[Split], horizon: int, seed: int
 
 def _relative(squares: Floats, first: Floats) -> float:
     """Return the mean ratio, so that each series counts the same; one that never changes has no error to compare."""
-    known = first > 0
-    return float((squares[known] / first[known]).mean()) if known.any() else 1.0
+    varies = first > 0
+    return float((squares[varies] / first[varies]).mean()) if varies.any() else 1.0

@@ -13,12 +13,10 @@ import polars as pl
 from fleetlab.core import Trace
 from fleetlab.core.errors import FleetlabError, TraceError, WorkloadError
 from fleetlab.core.files import atomic_write
-from fleetlab.live.background import PREDICTED
-from fleetlab.live.journal import Snapshot
+from fleetlab.live.journal import PREDICTED, STORE, TRACE, Snapshot, trace_of
 from fleetlab.live.kubernetes import KubernetesSource
 from fleetlab.live.slurm import SlurmSource
 from fleetlab.live.sources import Source
-from fleetlab.live.trace import STORE, TRACE, trace_of
 from fleetlab.studies.eta import eta
 
 SOURCES: dict[str, type[Source]] = {"slurm": SlurmSource, "kubernetes": KubernetesSource}
@@ -42,15 +40,15 @@ def predict(trace: Trace, system: str, requests: list[str]) -> dict[str, Values]
             for level in (0.5, 0.9):
                 value = part["seconds"].quantile(level, "lower")
                 waits.append((str(name[0]), f"{level:g}", float(value) if value is not None else float("nan")))
-    asked: Values = []
+    answers: Values = []
     for request in requests:
         start = eta(trace, request=request, at=now, replays=REPLAYS, calibrate=0, starts="log").frames["start"]
-        asked += [
+        answers += [
             (request, f"{float(q[1:]) / 100:g}", float(s))
             for q, s in start.select("quantile", "start in, s").iter_rows()
             if q in ("P10", "P50", "P90")
         ]
-    return {"wait": sorted(waits), "request": asked}
+    return {"wait": sorted(waits), "request": answers}
 
 
 def _queues(trace: Trace, system: str) -> dict[str, str]:
@@ -79,11 +77,11 @@ def main() -> int:
         polled = Snapshot.load(folder / STORE).cursor.polled or 0.0
         trace = trace_of(folder, source, since=polled - PAST_S)
         try:
-            made = predict(trace, words.system, words.request)
+            predictions = predict(trace, words.system, words.request)
         except TraceError:  # no job has waited and started yet: there is nothing to go by
-            made = {"wait": [], "request": []}
+            predictions = {"wait": [], "request": []}
         at = (trace.workload.epoch or 0.0) + trace.provenance.settings["watched_until"]
-        atomic_write(folder / STORE / PREDICTED, json.dumps({"at": at, **made}))
+        atomic_write(folder / STORE / PREDICTED, json.dumps({"at": at, **predictions}))
     except (FleetlabError, OSError) as e:
         print(e, file=sys.stderr)
         return 1

@@ -56,7 +56,7 @@ class WatchOptions:
     seconds: float | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be, before anything is asked."""
+        """Refuse what cannot be, before the first poll."""
         limits = {"every": (self.every, 0.05, 86_400), "history": (self.history, 0, 3660)}
         limits |= {"predict": (self.predict, 0, 86_400), "seconds": (self.seconds, 0.01, 1e9)}  # type: ignore[dict-item]
         limits["keep"] = (self.keep, 0.001, 36_600)  # type: ignore[assignment]

@@ -1,13 +1,75 @@
-"""What a source of jobs offers."""
+"""What a source of jobs offers: rows of a poll, from commands of the cluster that may fail or hang."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import json
+import os
+import shutil
+import subprocess
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from fleetlab.live.rows import Poll
+# How much a row knows, ascending: of two rows of one job the one that knows more counts, of equals the later.
+PRESENT, UNSEEN, ENDED, RECORDED = range(4)
+#   PRESENT: it waits or runs; UNSEEN: it is gone, and nobody tells when it ended; ENDED: the scheduler says how it
+#   ended; RECORDED: so does the accounting, which is complete
+
+
+def mark_of(*values: object) -> str:
+    """Return a short text that differs where one of the values does."""
+    return f"{zlib.crc32(repr(values).encode('utf-8', 'backslashreplace')):08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job as one command reports it: `data` is what the format's own reader reads."""
+
+    key: str  # of one run of one job, for good
+    rank: int
+    data: Mapping[str, Any]
+    mark: str = ""  # changes when the job does: a row with the same mark is not written again
+    reason: str = ""  # why it waits
+    last_seen: float | None = None  # when it was last there, if that was not at this poll
+
+    def text(self) -> str:
+        """Return the data in one line."""
+        return json.dumps(self.data, separators=(",", ":"), ensure_ascii=True)
+
+
+# Whether a node takes jobs: up; drained: no new ones; down: none at all.
+UP, DRAINED, DOWN = "up", "drained", "down"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What is allocated on a node."""
+
+    gpu_milli: int
+    cpu_milli: int
+
+
+@dataclass(slots=True)
+class Poll:
+    """All that one look at the cluster gave."""
+
+    at: float
+    rows: dict[str, Row] = field(default_factory=dict)
+    listed: bool = False  # whether every job that waits or runs is among the rows
+    accounted: float | None = None  # up to when all that ended is known to be here
+    nodes: str = ""  # as the reader of the format takes it
+    nodes_mark: str = ""  # changes when there are other nodes
+    used: dict[str, NodeUse] | None = None  # None: to be counted from where jobs run
+    states: dict[str, str] = field(default_factory=dict)  # of nodes, by name: UP, DRAINED or DOWN
+    failures: dict[str, str] = field(default_factory=dict)  # by command, why it failed
+
+    def add(self, row: Row) -> None:
+        """Keep the row that knows more of its job."""
+        before = self.rows.get(row.key)
+        if before is None or before.rank <= row.rank:
+            self.rows[row.key] = row
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +77,7 @@ class Missing:
     """A job that is not listed any more: its last row, and when it was last listed."""
 
     data: Mapping[str, Any]
-    seen: float
+    last_seen: float
 
 
 class Source(Protocol):
@@ -30,7 +92,7 @@ class Source(Protocol):
     def poll(self, begun: float, accounted: float) -> Poll:
         """Look once, also for what ended since `accounted`, but not before the record begins; failures are named."""
 
-    def resolve(self, found: Poll, missing: Mapping[str, Missing], every: float) -> None:
+    def resolve(self, poll: Poll, missing: Mapping[str, Missing], every: float) -> None:
         """Add rows of jobs that are listed no more, as far as anything tells how they ended, or nothing ever will."""
 
     def site(self, folder: Path) -> None:
@@ -43,3 +105,36 @@ class Source(Protocol):
     @staticmethod
     def write_log(rows: Iterable[Mapping[str, Any]], nodes: str, folder: Path) -> None:
         """Write rows as the files that the reader takes."""
+
+
+LONGEST_S = 60.0  # s that a command may take
+
+
+class Ask(Protocol):
+    """Something that runs commands."""
+
+    def __call__(self, words: Sequence[str], *, env: Mapping[str, str] | None = None) -> str:
+        """Return what a command prints; SourceError if it fails."""
+
+
+class SourceError(RuntimeError):
+    """A command gave no answer; the message says why, in one line."""
+
+
+def ask(words: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = LONGEST_S) -> str:
+    """Return what a command prints."""
+    if not shutil.which(words[0]):
+        raise SourceError(f"no command `{words[0]}` here")
+    try:
+        done = subprocess.run(
+            words, env={**os.environ, "LC_ALL": "C", **(env or {})}, capture_output=True, timeout=timeout, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"no answer within {timeout:.0f} s") from None
+    except OSError as e:
+        raise SourceError(e.strerror or str(e)) from None
+    if done.returncode:
+        output = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        raise SourceError(output.splitlines()[0][:200] if output else f"status {done.returncode}")
+    return done.stdout.decode("utf-8", "replace")

@@ -16,10 +16,11 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any
 
-from fleetlab.core.errors import FleetlabError
+from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
 from fleetlab.live.journal import (
     DONE,
@@ -28,6 +29,7 @@ from fleetlab.live.journal import (
     Cursor,
     Segment,
     Snapshot,
+    damaged,
     done_line,
     is_whole,
     journal_of,
@@ -36,7 +38,7 @@ from fleetlab.live.journal import (
     row_line,
     sync_folder,
 )  # fmt: skip
-from fleetlab.live.rows import PRESENT, UNSEEN, Row
+from fleetlab.live.sources import PRESENT, UNSEEN, Row
 
 RECENT_S = 4 * 3600.0  # s for which the key of an ended job is remembered, so that it is not written again
 MOST_SEGMENTS = 60  # files of ended jobs; beyond, small ones become one
@@ -44,7 +46,7 @@ LARGE = 64 << 20  # bytes of such a file that is not joined with others any more
 
 
 @dataclass(slots=True)
-class Known:
+class StoredJob:
     """What the store holds of a job."""
 
     rank: int
@@ -63,17 +65,25 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in (folder, *folder.iterdir()):  # lines of submission may hold what PrivateData hides
+                path.chmod(0o700 if path.is_dir() else 0o600)
             self._lock = _locked(folder)
         except OSError as e:
             msg = f"cannot write into {folder}: {e.strerror or e}"
             raise FleetlabError(msg, hint="--out takes a folder that you may write into") from None
-        self.snapshot = Snapshot.load(folder)
-        self.cursor = self.snapshot.cursor
-        self.known: dict[str, Known] = {key: Known(rank, mark, at, "") for key, rank, at, mark in self.snapshot.recent}
-        self.missed: dict[str, float] = {}  # jobs that are not listed any more: when they were last
-        self._take(parsed(self.snapshot.lines))
-        self._journal = self._recover()
+        try:
+            self.snapshot = Snapshot.load(folder)
+            self.cursor = self.snapshot.cursor
+            self.jobs: dict[str, StoredJob] = {
+                key: StoredJob(rank, mark, at, "") for key, rank, at, mark in self.snapshot.recent
+            }
+            self.missed: dict[str, float] = {}  # jobs that are not listed any more: when they were last
+            self._take(parsed(self.snapshot.lines))
+            self._journal = self._recover()
+        except BaseException:
+            self._lock.close()
+            raise
         self._sweep()
 
     # -- what is there -------------------------------------------------------------------------------------------------
@@ -83,9 +93,9 @@ class Store:
         """The file that rows are appended to."""
         return journal_of(self.folder, self.snapshot.number)
 
-    def present(self) -> dict[str, Known]:
+    def present(self) -> dict[str, StoredJob]:
         """Return the jobs that were there when the list was last complete, or are missed since."""
-        return {key: known for key, known in self.known.items() if known.rank == PRESENT}
+        return {key: job for key, job in self.jobs.items() if job.rank == PRESENT}
 
     def size(self) -> int:
         """Bytes of all files."""
@@ -98,23 +108,23 @@ class Store:
         at = cursor.polled or 0.0
         new = [row for row in rows if self._is_new(row)]
         lines = [row_line(row, at) for row in new]
-        gone = {key: seen for key, seen in missed.items() if key not in self.missed}
-        lines += [missed_line(key, seen) for key, seen in gone.items()]
+        newly_missed = {key: last_seen for key, last_seen in missed.items() if key not in self.missed}
+        lines += [missed_line(key, last_seen) for key, last_seen in newly_missed.items()]
         cursor.rows += len(new)
         lines.append(done_line(cursor))
         self._append("".join(lines).encode("utf-8"))
         for row, line in zip(new, lines, strict=False):
-            self.known[row.key] = Known(row.rank, row.mark, at, line)
+            self.jobs[row.key] = StoredJob(row.rank, row.mark, at, line)
         self.missed = missed
         self.cursor = cursor
         return new
 
     def _is_new(self, row: Row) -> bool:
         """Whether a row knows more, or as much and something else: accounting fills rows in after their job ended."""
-        known = self.known.get(row.key)
-        if known is None or row.rank > known.rank:
+        stored = self.jobs.get(row.key)
+        if stored is None or row.rank > stored.rank:
             return True
-        return row.rank == known.rank != UNSEEN and row.mark != known.mark
+        return row.rank == stored.rank != UNSEEN and row.mark != stored.mark
 
     def _append(self, data: bytes) -> None:
         before = self._journal.tell()
@@ -132,33 +142,33 @@ class Store:
     def fold(self, *, keep: float | None = None) -> None:
         """Fold the journal into the files beside it; with `keep`, forget jobs that ended so many seconds ago."""
         now = self.cursor.polled or 0.0
-        ended = {key: known for key, known in self.known.items() if known.rank != PRESENT and known.line}
+        ended = {key: job for key, job in self.jobs.items() if job.rank != PRESENT and job.line}
         segments = list(self.snapshot.segments)
         if ended:
-            segments.append(self._segment([known.line for known in ended.values()], now))
+            segments.append(self._segment([job.line for job in ended.values()], now))
         if keep is not None:
             segments = [s for s in segments if s.until >= now - keep]
         segments = self._joined(segments)
-        present = [known.line for known in self.known.values() if known.rank == PRESENT]
-        present += [missed_line(key, seen) for key, seen in self.missed.items()]
-        ended_of_late = (item for item in self.known.items() if item[1].rank != PRESENT and item[1].at > now - RECENT_S)
-        recent = [(key, known.rank, known.at, known.mark) for key, known in ended_of_late]
-        made = Snapshot(self.snapshot.number + 1, segments, self.cursor, present, recent)
-        made.save(self.folder)
-        self.snapshot = made
+        present = [job.line for job in self.jobs.values() if job.rank == PRESENT]
+        present += [missed_line(key, last_seen) for key, last_seen in self.missed.items()]
+        ended_of_late = (item for item in self.jobs.items() if item[1].rank != PRESENT and item[1].at > now - RECENT_S)
+        recent = [(key, job.rank, job.at, job.mark) for key, job in ended_of_late]
+        snapshot = Snapshot(self.snapshot.number + 1, segments, self.cursor, present, recent)
+        snapshot.save(self.folder)
+        self.snapshot = snapshot
         self._journal.close()
         self._journal = self.journal.open("ab")
-        for known in ended.values():
-            known.line = ""
-        kept = {key for key, *_ in recent}
-        self.known = {k: v for k, v in self.known.items() if v.rank == PRESENT or k in kept}
+        for job in ended.values():
+            job.line = ""
+        recent_keys = {key for key, *_ in recent}
+        self.jobs = {k: v for k, v in self.jobs.items() if v.rank == PRESENT or k in recent_keys}
         self._sweep()
 
     def _segment(self, lines: list[str], until: float) -> Segment:
         name = f"ended-{self.snapshot.number:08d}.gz"
         data = gzip.compress("".join(lines).encode("utf-8"), compresslevel=6, mtime=0)
         atomic_write(self.folder / name, data)
-        return Segment(name, len(lines), until, len(data))
+        return Segment(name, len(lines), until, len(data), sha256(data).hexdigest())
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
         """Make one file of the oldest small ones, where there are many."""
@@ -171,12 +181,16 @@ class Store:
         def join(path: Path) -> None:  # a file of several gzip members is one gzip file
             with path.open("wb") as out:
                 for one in old:
-                    with (self.folder / one.name).open("rb") as part:
+                    with one.checked(self.folder).open("rb") as part:
                         shutil.copyfileobj(part, out)
 
-        atomic_write(self.folder / name, join)
-        size = (self.folder / name).stat().st_size
-        one = Segment(name, sum(s.rows for s in old), max(s.until for s in old), size)
+        try:
+            atomic_write(self.folder / name, join)
+        except TraceError:
+            return segments  # whoever reads them names the one that is damaged
+        with (self.folder / name).open("rb") as file:
+            digest, size = file_digest(file, "sha256").hexdigest(), (self.folder / name).stat().st_size
+        one = Segment(name, sum(s.rows for s in old), max(s.until for s in old), size, digest)
         return [one, *(s for s in segments if s not in old)]
 
     def close(self) -> None:
@@ -192,8 +206,10 @@ class Store:
         path.touch()
         good = 0
         with path.open("rb") as journal:
-            for line in journal:
+            for number, line in enumerate(journal, 1):
                 if not line.endswith(b"\n") or not is_whole(line):
+                    if journal.read(1):
+                        raise damaged(path, number)
                     break
                 good += len(line)
                 self._take(parsed([line.decode("utf-8")]))
@@ -208,9 +224,9 @@ class Store:
         for parts, line in lines:
             if parts[0] == ROW:
                 rank, at, key = int(parts[1]), float(parts[2]), parts[3]
-                before = self.known.get(key)
+                before = self.jobs.get(key)
                 if before is None or rank >= before.rank:
-                    self.known[key] = Known(rank, parts[4], at, line)
+                    self.jobs[key] = StoredJob(rank, parts[4], at, line)
                     self.missed.pop(key, None)
             elif parts[0] == MISSED:
                 self.missed[parts[2]] = float(parts[1])

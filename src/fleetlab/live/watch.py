@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,23 +17,16 @@ import polars as pl
 
 from fleetlab.core.durations import plural
 from fleetlab.core.errors import FleetlabError
-from fleetlab.core.files import atomic_write
-from fleetlab.live.background import Background
-from fleetlab.live.commands import SourceError
-from fleetlab.live.journal import Cursor
-from fleetlab.live.kube_api import api_of
-from fleetlab.live.kubernetes import KubernetesSource
-from fleetlab.live.metrics import Metrics
+from fleetlab.core.files import atomic_write, plain
+from fleetlab.gpu.monitor.outputs import serve_metrics
+from fleetlab.gpu.monitor.run import stop_event
+from fleetlab.live.journal import NODES, PREDICTED, SITE, STORE, Cursor
+from fleetlab.live.kubernetes import KubernetesSource, api_of
 from fleetlab.live.options import System, WatchOptions
-from fleetlab.live.present import Present, present_of
-from fleetlab.live.result import Watched, watched
-from fleetlab.live.rows import PRESENT, Poll, Row
+from fleetlab.live.present import Metrics, Present, Watched, present_of, watched
 from fleetlab.live.slurm import SlurmSource
-from fleetlab.live.sources import Missing, Source
+from fleetlab.live.sources import PRESENT, Missing, Poll, Row, Source, SourceError
 from fleetlab.live.store import Store
-from fleetlab.live.trace import NODES, SITE, STORE
-from fleetlab.monitor.prometheus import serve_metrics
-from fleetlab.monitor.run import stop_event
 
 FOLD_S, FOLD_BYTES = 3600.0, 8 << 20  # the journal is folded when it is so old, or so large
 SITE_S = 3600.0  # s between readings of the site's configuration
@@ -82,18 +79,18 @@ def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched
     except SourceError as e:
         name = _watched_before(options.out, system)
         if options.once or not name:
-            msg = f"{system} does not answer: {e}"
-            raise FleetlabError(msg, hint=HINTS[system]) from None
+            raise FleetlabError(f"{system} does not answer: {e}", hint=HINTS[system]) from None
         say(f"{system} does not answer: {e}; it is asked again at every poll")
     with ExitStack() as stack:
-        watcher = Watcher(source, name, options, say)
+        if options.out is not None:
+            stack.callback(os.umask, os.umask(0o077))  # also of the trace, which another process writes
+        watcher = Watcher(source, name, options, lambda line: say(plain(line)))
         stack.callback(watcher.close)
         if options.once:
             watcher.step()
             if watcher.present is None:
                 failed = "; ".join(f"{part}: {why}" for part, why in watcher.failing.items())
-                msg = f"{system} gave no list of jobs: {failed}"
-                raise FleetlabError(msg, hint=HINTS[system])
+                raise FleetlabError(f"{system} gave no list of jobs: {failed}", hint=HINTS[system])
             return watched(system, name, watcher.present)
         if address := options.address():
             host, port = address
@@ -180,17 +177,19 @@ class Watcher:
         """Ask after jobs that are listed no more; return those that are still missing, and when they last were."""
         if self.store is None or not poll.listed:
             return {} if self.store is None else self.store.missed
-        seen = self._cursor.polled or poll.at
-        gone = {key: known for key, known in self.store.present().items() if key not in poll.rows}
-        missing = {key: Missing(known.data(), self.store.missed.get(key, seen)) for key, known in gone.items()}
+        last_poll = self._cursor.polled or poll.at
+        unlisted = {key: stored for key, stored in self.store.present().items() if key not in poll.rows}
+        missing = {
+            key: Missing(stored.data(), self.store.missed.get(key, last_poll)) for key, stored in unlisted.items()
+        }
         self.source.resolve(poll, missing, self.options.every)
-        return {key: job.seen for key, job in missing.items() if key not in poll.rows}
+        return {key: job.last_seen for key, job in missing.items() if key not in poll.rows}
 
     def _write(self, poll: Poll, missing: dict[str, float], cursor: Cursor) -> None:
         new: list[Row] = []
         ended = 0
         if self.store is not None:
-            before = self.store.known
+            before = self.store.jobs
             ended = sum(r.rank > PRESENT and (r.key not in before or before[r.key].rank == PRESENT)
                         for r in poll.rows.values())  # fmt: skip
             try:
@@ -282,20 +281,111 @@ class Watcher:
         if self.background is not None and self.store.cursor.polled is not None:
             self.background.finish()
         self.store.close()
+        if self.background is not None and self.background.failure:
+            msg = f"no trace was written: {self.background.failure}"
+            raise FleetlabError(msg, hint=f"the rows are kept in {self.options.out}, and so is an earlier trace")
 
 
 def _watched_before(folder: Path | None, system: System) -> str:
     """Return which cluster a folder is of: a watch that is started again may find it down."""
     path = folder / STORE / "cluster" if folder is not None else None
-    kept = path.read_text("utf-8").strip() if path is not None and path.is_file() else ""
-    return kept.partition(":")[2] if kept.startswith(f"{system}:") else ""
+    text = path.read_text("utf-8", "replace").strip() if path is not None and path.is_file() else ""
+    return text.partition(":")[2] if text.startswith(f"{system}:") else ""
 
 
 def _identify(folder: Path, identity: str) -> None:
     """Refuse to mix the jobs of two clusters."""
     path = folder / STORE / "cluster"
-    if path.exists() and (before := path.read_text("utf-8").strip()) != identity:
-        msg = f"{folder} holds the jobs of {before}, not of {identity}"
+    if path.exists() and (before := path.read_text("utf-8", "replace").strip()) != identity:
+        msg = f"{folder} holds the jobs of {plain(before[:80])}, not of {identity}"
         raise FleetlabError(msg, hint="name another folder with --out")
     if not path.exists():
         atomic_write(path, identity + "\n")
+
+
+# -- work in processes of its own ------------------------------------------------------------------------------------
+
+
+TRACE_S = 3600.0  # s between traces
+LONGEST_S = 1800.0  # s that one may take
+
+
+class Background:
+    """At most one process at a time."""
+
+    def __init__(self, folder: Path, system: str, options: WatchOptions, say: Callable[[str], None]) -> None:
+        self._folder, self._system, self._options, self._say = folder, system, options, say
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun = 0.0
+        self._task = self._reported = self.failure = ""  # why the last task failed
+        self._due = {"trace": time.time() + TRACE_S, "predict": time.time()}
+
+    def step(self, metrics: Metrics) -> None:
+        """Take over what has been done, and begin what is due."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                if time.time() - self._begun > LONGEST_S:
+                    self._end()
+                return
+            self._take(metrics)
+        now = time.time()
+        if self._options.predict and now >= self._due["predict"]:
+            self._due["predict"] = now + self._options.predict
+            self._start("predict")
+        elif now >= self._due["trace"]:
+            self._due["trace"] = now + TRACE_S
+            self._start("trace")
+
+    def finish(self) -> None:
+        """End what runs, and write the trace as it is now."""
+        self._end()
+        self._start("trace")
+        assert self._process is not None
+        try:
+            self._process.wait(LONGEST_S)
+        except subprocess.TimeoutExpired:
+            self._end()
+        self._take(None)
+
+    def _start(self, task: str) -> None:
+        words = [sys.executable, "-m", "fleetlab.live.analyze", task, self._system, str(self._folder)]
+        words += [word for request in self._options.request for word in ("--request", request)]
+        self._begun, self._task = time.time(), task
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def _take(self, metrics: Metrics | None) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stderr is not None
+        message = process.stderr.read().decode("utf-8", "replace").strip()
+        process.stderr.close()
+        self.failure = ""
+        if process.returncode:
+            self.failure = message or f"status {process.returncode}"
+            if metrics is not None:
+                metrics.counts["watch_failures"][self._task,] += 1
+            line = f"{self._task}: {message.splitlines()[-1][:200] if message else f'status {process.returncode}'}"
+            if line != self._reported:  # what fails each time is reported once
+                self._say(line)
+                self._reported = line
+        elif self._task == "predict" and metrics is not None:
+            self._predictions(metrics)
+
+    def _predictions(self, metrics: Metrics) -> None:
+        values = json.loads((self._folder / STORE / PREDICTED).read_text("utf-8"))
+        metrics.predicted_at = values["at"]
+        metrics.predicted = {
+            f"predicted_{kind}_seconds": {(row[0], row[1]): row[2] for row in values[kind]}
+            for kind in ("wait", "request")
+        }
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+            self._process = None

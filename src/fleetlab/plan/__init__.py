@@ -1,4 +1,4 @@
-"""Where to put it: the best placement in hindsight with a proof of how good it is, and moves that make room."""
+"""Where to put it: the best placement in hindsight with a proof of how good it is, and moves that free nodes."""
 
 from fleetlab.plan.checker import check
 from fleetlab.plan.defragment import Defragmentation, defragment

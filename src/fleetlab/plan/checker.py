@@ -51,7 +51,9 @@ def _who(jobs: dict[int, dict[str, Any]], there: dict[str, Any], placements: pl.
 def _node(node: dict[str, Any], who: list[tuple[dict[str, Any], int]]) -> list[str]:
     """What is wrong on one node."""
     lumps = {lump: sum(row[lump] for row, _ in who) for lump in NODE_AMOUNTS}
-    wrong = [f"{lump}: {held} allocated, capacity {node[lump]}" for lump, held in lumps.items() if held > node[lump]]
+    wrong = [
+        f"{lump}: {amount} allocated, capacity {node[lump]}" for lump, amount in lumps.items() if amount > node[lump]
+    ]
     for g in range(node["gpus"]):
         here = [row for row, gpus in who if gpus & (1 << g)]
         if (milli := sum(min(row["gpu_milli"], 1000) for row in here)) > 1000:
@@ -65,10 +67,10 @@ def _node(node: dict[str, Any], who: list[tuple[dict[str, Any], int]]) -> list[s
 
 def _own(node: dict[str, Any], row: dict[str, Any], gpus: int) -> list[str]:
     """Has an instance the GPUs that it asks for, of a type that it may use?"""
-    wanted = -(-row["gpu_milli"] // 1000)
-    if gpus.bit_count() != wanted or gpus >> node["gpus"]:
-        return [f"job {row['job']}: GPUs {gpus:b} of {node['gpus']}, requested {wanted}"]
-    if wanted and row["gpu_types"] and node["gpu_type"] not in row["gpu_types"]:
+    count = -(-row["gpu_milli"] // 1000)
+    if gpus.bit_count() != count or gpus >> node["gpus"]:
+        return [f"job {row['job']}: GPUs {gpus:b} of {node['gpus']}, requested {count}"]
+    if count and row["gpu_types"] and node["gpu_type"] not in row["gpu_types"]:
         return [f"job {row['job']}: may not run on {node['gpu_type']}"]
     return []
 

@@ -1,6 +1,6 @@
 """`defragment`: moves that free whole nodes or GPUs, in order, with their cost.
 
-Moves are made one after the other, and each goes to where there is room at that moment: at every step the placement is
+Moves are made one after the other, and each goes to where it fits at that moment: at every step the placement is
 right. A move stops an instance and starts it elsewhere; it takes the time to copy its memory, and to start.
 """
 
@@ -15,28 +15,17 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.core.progress import Progress, silent
 from fleetlab.plan.checker import check
-from fleetlab.plan.node_state import NodeState
-from fleetlab.plan.problem import WHOLE, Bools, Floats, Ints, Problem, problem
-from fleetlab.plan.relocation import on_node, relocate
-from fleetlab.plan.solvers import bound, fewest_moves
+from fleetlab.plan.problem import WHOLE, Bools, Floats, Ints, NodeState, Problem, problem
+from fleetlab.plan.solvers import fewest_moves, greedy
 from fleetlab.plan.solvers.exact import CurrentPlacement
-from fleetlab.plan.solvers.greedy import PartialPlan, Score, best_fit
+from fleetlab.plan.solvers.greedy import PartialPlan, Score, best_fit, on_node, relocate
 
 Step = tuple[int, int, int, int, int]  # who, from which node and GPUs, to which node and GPUs
 Freed = tuple[str, list[Step]]
 FREES = ("node", "gpu")
 BARRED = 10 * WHOLE  # taken off a GPU while nobody may go there
-MOVES = {
-    "step": pl.Int64,
-    "job": pl.Int64,
-    "instance": pl.Int64,
-    "from": pl.String,
-    "from_gpus": pl.Int64,
-    "to": pl.String,
-    "to_gpus": pl.Int64,
-    "minutes": pl.Float64,
-    "frees": pl.String,
-}
+MOVES = {"step": pl.Int64, "job": pl.Int64, "instance": pl.Int64, "from": pl.String, "from_gpus": pl.Int64}
+MOVES |= {"to": pl.String, "to_gpus": pl.Int64, "minutes": pl.Float64, "frees": pl.String}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,7 +139,7 @@ def defragment(
     1
 
     """
-    _known(free, most, mib_per_second, restart)
+    _check_options(free, most, mib_per_second, restart)
     p = problem(demand, nodes)
     here = fewest_moves.here_of(p, current)
     placing = _as_it_is(p, here, demand, nodes)
@@ -164,14 +153,13 @@ def defragment(
     after = rows(p, here, placing)
     _audit(demand, nodes, before, moves)
     settings = {"free": free, "most": most, "mib_per_second": mib_per_second, "restart": restart}
-    provenance = Provenance("defragment", demand.source, {**settings, "cluster": nodes.source})
+    provenance = Provenance.of_jobs("defragment", demand, {**settings, "cluster": nodes.source}, cluster=nodes)
     return Defragmentation(provenance, moves, after, work.idle() - start, start, _at_most(p, free))
 
 
-def _known(free: str, most: int | None, mib_per_second: float, restart: float) -> None:
+def _check_options(free: str, most: int | None, mib_per_second: float, restart: float) -> None:
     if free not in FREES:
-        msg = f"`free` is node or gpu, not: `{free}`"
-        raise WorkloadError(msg, hint="--free node, or --free gpu")
+        raise WorkloadError(f"`free` is node or gpu, not: `{free}`", hint="--free node, or --free gpu")
     if most is not None and most < 1:
         msg = f"`most` is 1 or more, not: {most}"
         raise WorkloadError(msg, hint="--most 3 frees up to three (default: as many as possible)")
@@ -223,7 +211,7 @@ class _Freeing:
         return int((nodes.gpu == WHOLE).sum())
 
     def all(self, most: float, progress: Progress) -> list[Freed]:
-        """Free one after the other, the cheapest first; who failed is tried again as long as others make room."""
+        """Free one after the other, the cheapest first; who failed is tried again as long as others free capacity."""
         freed_parts: list[Freed] = []
         before = -1
         while before < len(freed_parts) < most:
@@ -253,8 +241,8 @@ class _Freeing:
         cost_of_node = np.bincount(self.placing.node, weights=cost, minlength=self.p.nodes)
 
         def score(nodes: NodeState, k: int, at: Ints) -> Floats:
-            left = best_fit(nodes, k, at)
-            return -cost_of_node[at] + 1e-9 * left if self.free == "node" else left
+            fit = best_fit(nodes, k, at)
+            return -cost_of_node[at] + 1e-9 * fit if self.free == "node" else fit
 
         return score
 
@@ -299,9 +287,9 @@ def _moves_table(p: Problem, here: CurrentPlacement, freed: list[Freed], minutes
 def _at_most(p: Problem, free: str) -> int:
     """What could be free, whatever the moves."""
     if free == "node":
-        return p.nodes - math.ceil(bound.simple(p) - 1e-6)
+        return p.nodes - math.ceil(greedy.simple(p) - 1e-6)
     everybody: Bools = np.ones(p.kinds, dtype=bool)
-    return int(p.cards @ p.there) - math.ceil(bound.gpus_needed(p, everybody) - 1e-6)
+    return int(p.cards @ p.there) - math.ceil(greedy.gpus_needed(p, everybody) - 1e-6)
 
 
 def _audit(demand: Workload, nodes: Cluster, before: pl.DataFrame, moves: pl.DataFrame) -> None:
@@ -317,8 +305,7 @@ def _audit(demand: Workload, nodes: Cluster, before: pl.DataFrame, moves: pl.Dat
         here = [(*who, *at[who]) for who in on[node]]
         table = pl.DataFrame(here, schema=["job", "instance", "node", "gpus"], orient="row")
         if wrong := check(_only(demand, table), nodes, table, whole=False):
-            msg = f"a move that is wrong: {wrong[:3]}"
-            raise AssertionError(msg)
+            raise AssertionError(f"a move that is wrong: {wrong[:3]}")
 
 
 def _only(demand: Workload, table: pl.DataFrame) -> Workload:

@@ -18,6 +18,7 @@ from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.censoring import IMPUTED, run_times
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import in_seconds
+from fleetlab.core.steps import Steps
 from fleetlab.core.workload import SCHEMA
 from fleetlab.plan.problem import Floats
 
@@ -40,8 +41,7 @@ def demand(path: Path | str) -> Workload:
 def _from_toml(path: Path) -> list[dict[str, Any]]:
     entries = toml.load(path, "the demand", EXAMPLE).get("instance")
     if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
-        msg = f"{path.name}: no [[instance]] entry in it"
-        raise WorkloadError(msg, hint=EXAMPLE)
+        raise WorkloadError(f"{path.name}: no [[instance]] entry in it", hint=EXAMPLE)
     return entries
 
 
@@ -56,8 +56,7 @@ def _from_csv(path: Path) -> list[dict[str, Any]]:
         msg = f"{path.name}: not CSV: {str(e).splitlines()[0]}"
         raise WorkloadError(msg, hint=f"a header of {', '.join(KEYS)}") from None
     if not rows:
-        msg = f"{path.name}: no row in it"
-        raise WorkloadError(msg, hint=f"a header of {', '.join(KEYS)}, then a row a kind")
+        raise WorkloadError(f"{path.name}: no row in it", hint=f"a header of {', '.join(KEYS)}, then a row a kind")
     return [{name: _cell(name, value) for name, value in row.items() if value is not None} for row in rows]
 
 
@@ -79,8 +78,7 @@ def _cell(name: str, value: str) -> int | str | list[str]:
 def _entry(entry: dict[str, Any], k: int, source: str) -> dict[str, Any]:
     """One kind as a row of a workload."""
     if unknown := [name for name in entry if name not in KEYS]:
-        msg = f"{source}: unknown key in entry {k}: {unknown}"
-        raise WorkloadError(msg, hint=f"keys: {', '.join(KEYS)}")
+        raise WorkloadError(f"{source}: unknown key in entry {k}: {unknown}", hint=f"keys: {', '.join(KEYS)}")
     for name, kind in WHOLE.items():
         least, largest = 1 if name == "count" else 0, LARGEST[kind]
         value = entry.get(name, least)
@@ -129,7 +127,7 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
 def present(workload: Workload, now: float) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the jobs that run just before a time and go on, and those that were submitted before it and still wait.
 
-    One that ends at that time has made room; one that is submitted at that time is yet to come.
+    One that ends at that time has left; one that is submitted at that time is yet to come.
     """
     begin, end = lives(workload)
     running = (begin < now) & (end > now)
@@ -144,8 +142,8 @@ def lives(workload: Workload) -> tuple[Floats, Floats]:
     One whose end is lost, which is not to say that it runs on, lasts as long as jobs like it.
     """
     filled = run_times(workload, "hold", 0)
-    known = (filled.origin == IMPUTED) | workload.frame["runtime_at_least"].is_null()
-    f = filled.workload.frame.with_columns(runtime=pl.when(known).then("runtime"))
+    has_end = (filled.origin == IMPUTED) | workload.frame["runtime_at_least"].is_null()
+    f = filled.workload.frame.with_columns(runtime=pl.when(has_end).then("runtime"))
     if f["start"].null_count() == f.height:
         begin = pl.col("submit")
     else:
@@ -161,24 +159,16 @@ def busiest(workload: Workload, begin: Floats, end: Floats) -> float:
     """The moment at which most is held, of everything in proportion to its peak."""
     times = np.unique(begin[np.isfinite(begin)])
     if not len(times):
-        msg = f"{workload.source}: no job starts"
-        raise WorkloadError(msg, hint="the trace needs starts or submissions")
+        raise WorkloadError(f"{workload.source}: no job starts", hint="the trace needs starts or submissions")
     if len(times) > STEPS:
         times = times[np.linspace(0, len(times) - 1, STEPS).astype(np.int64)]
     total = np.zeros(len(times))
     for name in REQUESTS:
         amount = (workload.frame[name].cast(pl.Float64) * workload.frame["instances"]).to_numpy()
-        level = _level(begin, amount, times) - _level(end, amount, times)
+        level = Steps.of(begin, end, amount).at(times)
         if (peak := level.max()) > 0:
             total += level / peak
     return float(times[total.argmax()])
-
-
-def _level(when: Floats, amount: Floats, times: Floats) -> Floats:
-    """How much has come up to each time."""
-    order = np.argsort(when, kind="stable")
-    summed = np.append(0.0, np.cumsum(amount[order]))
-    return np.asarray(summed[np.searchsorted(when[order], times, side="right")])
 
 
 def _seconds(at: str | float) -> float:

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from fleetlab.queueing.catalogue import QueueSolution as QueueSolution
+    from fleetlab.queueing.catalogue import models as models
+    from fleetlab.queueing.catalogue import solve as solve
     from fleetlab.queueing.cluster.model import ClusterModel as ClusterModel
     from fleetlab.queueing.cluster.model import model as model
     from fleetlab.queueing.distributions import deterministic as deterministic
@@ -15,8 +18,5 @@ if TYPE_CHECKING:
     from fleetlab.queueing.distributions import mixture as mixture
     from fleetlab.queueing.distributions import moments as moments
     from fleetlab.queueing.distributions import pareto as pareto
-    from fleetlab.queueing.solver import QueueSolution as QueueSolution
-    from fleetlab.queueing.solver import models as models
-    from fleetlab.queueing.solver import solve as solve
 
-lazy(__name__, __file__)
+lazy(__name__)

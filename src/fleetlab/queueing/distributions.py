@@ -315,27 +315,26 @@ LAWS: dict[str, tuple[Callable[..., Service], str]] = {
 KNOWN = ", ".join(f"{name}:{takes}" for name, (_, takes) in LAWS.items())
 
 
-def law(given: Any) -> Service:  # noqa: ANN401
+def law(words: Any) -> Service:  # noqa: ANN401
     """A law by its words, or as it is.
 
     >>> law("exponential:2")
     Mixture(means=(2.0,), chances=(1.0,))
     """
-    if isinstance(given, Service):
-        return given
-    name, *numbers = str(given).strip().split(":")
+    if isinstance(words, Service):
+        return words
+    name, *numbers = str(words).strip().split(":")
     if name not in LAWS:
-        msg = f"unknown service time distribution: `{name}`"
-        raise WorkloadError(msg, hint=f"there are {KNOWN}")
+        raise WorkloadError(f"unknown service time distribution: `{name}`", hint=f"there are {KNOWN}")
     make, takes = LAWS[name]
     try:
-        given = [float(n) for n in numbers]
-        if "…" not in takes and len(given) != takes.count(":") + 1:
+        words = [float(n) for n in numbers]
+        if "…" not in takes and len(words) != takes.count(":") + 1:
             raise ValueError
     except ValueError:
         msg = f"cannot parse the service time distribution: `{':'.join([name, *numbers])}`"
         raise WorkloadError(msg, hint=f"{name}:{takes}, with numbers") from None
-    return make(*given)
+    return make(*words)
 
 
 def _above_0(what: str, value: float) -> float:

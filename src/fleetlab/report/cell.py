@@ -13,13 +13,12 @@ from hashlib import sha256
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Result
-from fleetlab.core.display import INTERVAL, UNKNOWN, ShownColumn, shown
+from fleetlab.core.display import INTERVAL, UNKNOWN, ShownColumn, display_columns
 from fleetlab.core.durations import plural
 from fleetlab.core.result import amount_and_interval, finite
 from fleetlab.report.draw import NARROW, WIDE, ready, svg
-from fleetlab.report.markup import Markup, clean, joined, prose, tag
-from fleetlab.report.table_figures import table_figures
-from fleetlab.report.words import provenance_line
+from fleetlab.report.figures import table_figures
+from fleetlab.report.markup import Markup, clean, joined, prose, provenance_line, tag
 
 FIGURES = 4  # of a result
 POINTS = 300  # of a curve
@@ -56,12 +55,12 @@ def _result(result: Result) -> str:
     covered = [result.coverage.line] if result.coverage is not None else []
     tables = {name: frame for name, frame in result.tables().items() if frame.height}
     figures = result.figures() or table_figures(tables)
-    drawn = [_figure(figure, NARROW) for figure in list(figures.values())[:FIGURES]]
+    charts = [_figure(figure, NARROW) for figure in list(figures.values())[:FIGURES]]
     parts = [
         tag("p", tag("b", f"{result.provenance.verb}: {clean(result.provenance.source, WIDEST)}")),
         _list([*covered, *result.findings]),
         _numbers(result.summary()),
-        tag("div", *drawn, style=BESIDE) if drawn else Markup(),
+        tag("div", *charts, style=BESIDE) if charts else Markup(),
         *(_folded(name, frame) for name, frame in list(tables.items())[:TABLES]),
         _more([*list(figures)[FIGURES:], *list(tables)[TABLES:]]),
         _notes(result.notes),
@@ -90,11 +89,11 @@ def _numbers(estimates: Sequence[Estimate]) -> Markup:
     """Return each number with its interval, as a table."""
     if not estimates:
         return Markup()
-    known = [amount_and_interval(e) if e.value == e.value else (UNKNOWN, "") for e in estimates[:LINES]]
+    texts = [amount_and_interval(e) if e.value == e.value else (UNKNOWN, "") for e in estimates[:LINES]]
     columns = [
         ShownColumn("metric", numeric=False, texts=tuple(e.metric for e in estimates[:LINES]), values=()),
-        ShownColumn("value", numeric=True, texts=tuple(value for value, _ in known), values=()),
-        ShownColumn(INTERVAL, numeric=True, texts=tuple(interval for _, interval in known), values=()),
+        ShownColumn("value", numeric=True, texts=tuple(value for value, _ in texts), values=()),
+        ShownColumn(INTERVAL, numeric=True, texts=tuple(interval for _, interval in texts), values=()),
     ]
     counted = not any(columns[-1].texts)  # exact numbers have no interval
     more = f"and {len(estimates) - LINES:,} more: `.summary()`"
@@ -114,7 +113,7 @@ def _folded(name: str, frame: pl.DataFrame) -> Markup:
 
 def _sized(name: str, frame: pl.DataFrame, rows: int) -> tuple[Markup, Markup]:
     """Return the name of a table with its size, and its first rows and columns."""
-    columns = shown(frame.head(rows))
+    columns = display_columns(frame.head(rows))
     size = plural(frame.height, "row")
     size += f", the first {rows} are shown" if frame.height > rows else ""
     size += f", the first {COLUMNS} of {len(columns)} columns" if len(columns) > COLUMNS else ""

@@ -15,7 +15,7 @@
   const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 604800, 1209600, 2592000, 7776000];
   const HEAT = ["#10284f", "#3d4b6c", "#66696f", "#948d74", "#c4b567", "#f6e24a"];
   const COLORINGS = {
-    user: "user", queue: "queue", type: "GPU type", size: "job size", allocation: "allocation", utilization: "utilization", state: "state",
+    user: "user", queue: "queue", reason: "why they waited", type: "GPU type", size: "job size", allocation: "allocation", utilization: "utilization", state: "state",
   };
 
   // --- words ---
@@ -69,7 +69,7 @@
     const [paper, ink, soft, rule] = [of("--paper", "#ffffff"), of("--ink", "#1a1d23"), of("--soft", "#565d68"), of("--rule", "#d9dce1")];
     return { series, paper, ink, soft, rule, idle: mix(paper, ink, 0.05) };
   }
-  const categoryColor = (p, labels, k) => (k > p.series.length || labels[k - 1] === "all others" ? mix(p.paper, p.ink, 0.5) : p.series[k - 1]);
+  const categoryColor = (p, labels, k) => (k > p.series.length || ["all others", "did not wait"].includes(labels[k - 1]) ? mix(p.paper, p.ink, 0.5) : p.series[k - 1]);
   const STATES = { taken: 0, fragmented: 1, drained: 3, down: 7 }; // which color of the series
 
   // --- one run: its rows, and the tiles that came ---
@@ -116,7 +116,7 @@
       const has = (names) => names.filter((name) => this.about.planes.includes(name));
       if (color === "state") return has(["taken", "fragmented", "drained", "down"]);
       if (color === "utilization") return has(["used"]);
-      return has(["user", "queue", "size"].includes(color) ? ["taken", color] : ["taken"]);
+      return has(["user", "queue", "reason", "size"].includes(color) ? ["taken", color] : ["taken"]);
     }
     get(key, color) {
       const tile = this.tiles.get(key);
@@ -203,6 +203,13 @@
   }
   const painter = (p, color, first) => (color === "allocation" ? amounts(p, "taken") : color === "utilization" ? amounts(p, "used") : color === "state" ? states(p) : categories(p, color, first));
 
+  // The most jobs that wait at once.
+  const tops = new WeakMap();
+  function queueTop(panels) {
+    if (!tops.has(panels)) tops.set(panels, Object.values(panels.waiting).reduce((sum, values) => values.map((v, k) => v + (sum[k] ?? 0)), []).reduce((most, v) => Math.max(most, v), 0));
+    return tops.get(panels);
+  }
+
   // --- the figure ---
   class Timeline {
     constructor(element, abouts, sources, { height = 320, stories = false } = {}) {
@@ -233,23 +240,27 @@
       this.view = { t: [Math.min(view.t[0], this.whole * 0.99), Math.min(view.t[1], this.whole)], g: view.g };
       if (this.view.t[1] - this.view.t[0] < 1) this.view = { t: [0, arriving], g: [0, 1] };
       if (same && view.t[0] <= 0 && view.t[1] >= before.about.span) this.view.t = [0, this.whole];
-      const there = Object.keys(COLORINGS).filter((c) => this.#offers(c));
-      if (!there.includes(this.color)) this.color = there.includes("user") && this.runs[0].about.labels.user.length > 1 ? "user" : "allocation";
-      this.choice.replaceChildren(...there.map((c) => html("option", { value: c }, COLORINGS[c])));
-      this.choice.value = this.color;
+      this.#choices();
       this.both.hidden = this.runs.length < 2;
       this.cursor = null;
       this.#layout();
     }
+    #choices() {
+      const there = Object.keys(COLORINGS).filter((c) => this.#offers(c));
+      if (!there.includes(this.color)) this.color = there.includes("user") && this.runs[0].about.labels.user.length > 1 ? "user" : "allocation";
+      this.choice.replaceChildren(...there.map((c) => html("option", { value: c }, COLORINGS[c])));
+      this.choice.value = this.color;
+    }
     // Panels that came later than the first picture.
     panels(k, panels, meanings) {
       Object.assign(this.runs[k].about, { panels, meanings });
+      this.#choices();
       this.#layout();
     }
     #offers(color) {
       const { planes, labels, types } = this.runs[0].about;
       if (color === "type") return types.length > 1;
-      if (color === "queue") return "queue" in labels;
+      if (color === "queue" || color === "reason") return this.runs.every((r) => color in r.about.labels);
       if (color === "utilization") return this.runs.every((r) => r.about.planes.includes("used"));
       return color !== "state" || planes.some((name) => ["fragmented", "down", "drained"].includes(name));
     }
@@ -286,7 +297,7 @@
       this.readout = html("div", { className: "timeline-readout" });
       this.live = html("p", { className: "timeline-live" });
       this.live.setAttribute("role", "status");
-      const help = html("p", { className: "timeline-help soft" }, "Drag to move; Shift and drag, or drag below the rows, to select a window; Ctrl and wheel, or two fingers, to zoom; on the names the same for the rows.");
+      const help = html("p", { className: "timeline-help soft" }, "Drag to pan · Ctrl+scroll to zoom · Shift+drag to select. Works on the node names too.");
       this.element.replaceChildren(tools, this.legend, this.plots, this.live, help);
       this.#pointers();
       this.#keys();
@@ -315,8 +326,8 @@
         entries = [...Object.entries(names).filter(([name]) => about.planes.includes(name)).map(([name, said]) => entry(p.series[STATES[name]], said)), entry(p.idle, "idle")];
       } else {
         const labels = color === "type" ? about.types : about.labels[color];
-        entries = labels.map((name, k) => entry(categoryColor(p, labels, k + 1), name || "(not told)"));
-        entries.push(html("li", { className: "soft" }, "paler: less of the GPU time is taken"));
+        entries = labels.map((name, k) => entry(categoryColor(p, labels, k + 1), name.replaceAll("_", " ") || "(unknown)"));
+        entries.push(html("li", { className: "soft" }, "Paler = partly idle."));
       }
       this.legend.replaceChildren(...entries);
     }
@@ -330,15 +341,15 @@
       this.#colors();
       this.#legend();
       const differs = this.#differs();
-      const shown = differs ? [this.runs[0]] : this.runs;
+      const shown = differs ? [this.runs[0]] : [...this.runs].reverse(); // before, then after
       const tall = Math.round(this.height / (shown.length > 1 ? 1.5 : 1));
       this.charts = [];
-      shown.forEach((run, k) => {
-        if (shown.length > 1) this.plots.append(html("p", { className: "timeline-run" }, run.about.label || `run ${k + 1}`));
+      shown.forEach((run) => {
+        if (shown.length > 1) this.plots.append(html("p", { className: "timeline-run" }, run.about.label || `run ${this.runs.indexOf(run) + 1}`));
         this.#raster(run, tall, differs);
         if (!differs) this.#queue(run);
       });
-      this.#arrivals(shown);
+      this.#arrivals(this.runs);
       this.plots.append(this.readout);
       this.draw();
     }
@@ -397,8 +408,10 @@
       const at = Float64Array.from({ length: panels.bins }, (_, k) => k * width);
       const stack = [];
       for (const reason of reasons) stack.push(panels.waiting[reason].map((v, k) => v + (stack.length ? stack[stack.length - 1][k] : 0)));
-      const every = [...new Set(this.runs.flatMap((r) => Object.keys(r.about.panels.waiting)))]; // a color is a reason, in both runs
+      // A color is a reason, in both runs and in the rows above.
+      const every = [...new Set([...(this.runs[0].about.labels.reason ?? []).slice(0, -1), ...this.runs.flatMap((r) => Object.keys(r.about.panels.waiting))])];
       const color = (k) => this.p.series[every.indexOf(reasons[k])] ?? this.p.soft;
+      const longest = Math.max(1, ...this.runs.map((r) => queueTop(r.about.panels))); // one axis for all runs
       const series = reasons.map((reason, k) => ({ label: reason, scale: "y", stroke: css(color(k)), fill: css(color(k)), width: 0, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }));
       const said = html("p", { className: "timeline-caption" }, "Jobs waiting: ", ...reasons.map((reason, k) => {
         const box = html("span", { className: "timeline-swatch" });
@@ -407,7 +420,7 @@
       }));
       this.plots.append(said);
       this.#chart({
-        height: 90, scales: { x: this.#scaleX(), y: { range: (u, low, high) => [0, Math.max(1, high) * 1.05] } },
+        height: 90, scales: { x: this.#scaleX(), y: { range: () => [0, longest * 1.05] } },
         axes: [this.#axis(false, run), this.#numbers()], series: [{}, ...series.reverse()],
       }, [at, ...stack.reverse()], { run, kind: "queue", reasons });
     }
@@ -662,7 +675,8 @@
         const cell = (row % about.rows) * about.bins + (bin % about.bins);
         const labels = about.labels[this.color];
         const most = labels && tile[this.color] ? labels[tile[this.color][cell] - 1] : null;
-        lines.push([`${percent(tile.taken ? tile.taken[cell] / 255 : 0)} taken within ${lasting(about.span / bins)}${most ? `, most by ${this.color} ${most}` : ""}`]);
+        const taken = tile.taken ? tile.taken[cell] : 0;
+        lines.push([taken ? `${percent(taken / 255)} busy${most ? `, most of it: ${most.replaceAll("_", " ")}` : ""}` : "idle"]);
         if (this.color === "state") for (const [state, share] of Object.entries(shares(tile, cell))) if (share > 0.005 && state !== "taken") lines.push([`${percent(share)} ${state}`]);
       }
       const found = await run.source.at(first, end, t).catch(() => null);
@@ -671,10 +685,9 @@
         const jobs = [...new Map(found.jobs.map((job) => [[job.job, job.name, job.user, job.begin, job.end].join(), job])).values()];
         for (const job of jobs.slice(0, 4)) {
           const known = job.name || job.job >= 0;
-          lines.push([known ? `job ${job.name || job.job}` : "a job of the warm start", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true, run)} to ${clock(job.end, true, run)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`, known ? job : null]);
+          lines.push([known ? `job ${job.name || job.job}` : "a job of the warm-up", `${job.user ? `user ${job.user}, ` : ""}${job.gpus.toLocaleString("en")} GPU${job.gpus === 1 ? "" : "s"}, ${clock(job.begin, true, run)} to ${clock(job.end, true, run)}, waited ${lasting(Math.max(0, job.begin - job.submitted))}`, known ? job : null]);
         }
-        if (jobs.length > 4 || found.count > found.jobs.length) lines.push(["and others: zoom in to tell them apart"]);
-        if (!found.count) lines.push(["no job"]);
+        if (jobs.length > 4 || found.count > found.jobs.length) lines.push(["and more: zoom in to see them"]);
       }
       return lines;
     }

@@ -1,4 +1,4 @@
-"""A room: published results beside ours, number by number, each with a verdict."""
+"""Published results beside ours, number by number, each with a verdict."""
 
 from fleetlab.reproduce.reproduce import reproduce
 

@@ -12,10 +12,8 @@ from fleetlab.core import Trace
 from fleetlab.core.progress import Progress
 from fleetlab.describe import describe
 from fleetlab.forecast import forecast
-from fleetlab.reproduce.beside import Place, curve_items, number_items, outside
-from fleetlab.reproduce.data import needed
-from fleetlab.reproduce.item import Found, Item, items
-from fleetlab.reproduce.result import Material
+from fleetlab.reproduce.item import Item, SourceTable, curve_items, items, number_items, outside, places
+from fleetlab.reproduce.result import Material, needed
 from fleetlab.traces import read
 
 NAME = "dlrm2025"
@@ -23,12 +21,7 @@ FOLDERS = ("alibaba-dlrm-v2025", "dlrm2025")
 FILE = "disaggregated_DLRM_trace.csv"
 DAY = 86_400.0
 FIGURES = ("delay by role", "runtime by role", "delay by rule", "requests by role")
-REQUESTS = {
-    f"{of} requested by role": Place("requests by role", "role", "mean", "printed", {"of": of}, unit=unit, scale=scale)
-    for of, unit, scale in (
-        ("CPU", "cores", 1), ("GPU", "", 1), ("memory", "GiB", 1), ("RDMA", "% of a card", 100), ("disk", "GiB", 1)
-    )
-}  # fmt: skip
+REQUESTS = places(NAME)
 HOLES = "no network was run: --quick leaves it out, and it needs torch (the extra `bench`)"
 
 
@@ -39,17 +32,17 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
     about = describe(trace, only=["services"], seed=seed, progress=progress)
     network = not quick and find_spec("torch") is not None
     demand = forecast(trace, models=["lstm"] if network else ["simple"], trials=0, seed=seed, progress=progress)
-    tables = {name: Found(frame) for result in (about, demand) for name, frame in result.tables().items()}
-    tables["facts"] = Found(_facts(trace))
-    tables["published"] = Found(outside(tables["published"].frame))
-    drawn = {name: figure for name, figure in about.figures().items() if name in FIGURES}
+    tables = {name: SourceTable(frame) for result in (about, demand) for name, frame in result.tables().items()}
+    tables["facts"] = SourceTable(_facts(trace))
+    tables["published"] = SourceTable(outside(tables["published"].frame))
+    figures = {name: figure for name, figure in about.figures().items() if name in FIGURES}
     notes = (
         "forecasts: 5 minutes ahead, on the last fifth of the trace, RMSE over the mean of the actual values",
         "16,591 instances have a delay, 12,390 of them ended; 4,201 still run, and are in no published run time",
     )
     listed = [*items(NAME), *curve_items(NAME), *number_items(NAME, REQUESTS)]
-    shown = listed if network else [_unrun(one) for one in listed]
-    return Material(shown, tables, f"dlrm2025, {place.name}", drawn | dict(demand.figures()), notes)
+    rows = listed if network else [_unrun(one) for one in listed]
+    return Material(rows, tables, f"dlrm2025, {place.name}", figures | dict(demand.figures()), notes)
 
 
 def _unrun(one: Item) -> Item:

@@ -11,20 +11,19 @@ import polars as pl
 from fleetlab.core import Figure, Trace
 from fleetlab.core.progress import Progress
 from fleetlab.describe import describe
-from fleetlab.reproduce.data import folder_of, needed
-from fleetlab.reproduce.item import Cell, Found, Item, catalogue, items, with_limits
-from fleetlab.reproduce.result import Material
+from fleetlab.reproduce.item import Cell, Item, SourceTable, catalogue, items, with_limits
+from fleetlab.reproduce.result import Material, folder_of, needed
 from fleetlab.sim import pack
 from fleetlab.stats import PERCENT, Statistic, mean_of_runs
-from fleetlab.studies.validate.fgd import POLICIES
 from fleetlab.studies.validate.line import independent
+from fleetlab.studies.validate.published import FGD_POLICIES
 from fleetlab.traces import read
 
 NAME = "fgd-atc23"
 FOLDERS = ("alibaba-openb-v2023", "openb2023")
 PODS = "openb_pod_list_default.csv"
 LISTS = ("default", "gpushare40", "multigpu20", "gpuspec10", "cpu050")
-PLACEMENTS = tuple(POLICIES.values())
+PLACEMENTS = tuple(FGD_POLICIES.values())
 SEEDS, QUICK = 10, 4  # runs of each placement; the authors have ten
 FIRST = 42  # the authors' first seed; the random numbers are not theirs
 RESULTS = {"allo.csv": "allocated", "frag.csv": "fragmented"}
@@ -36,17 +35,17 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
     curves, tables = _packed(place, range(FIRST + seed, FIRST + seed + (QUICK if quick else SEEDS)), progress)
     theirs = folder_of(data, ("fgd-expected-results",), "allo.csv")
     beside = [] if theirs is None else list(_curves(theirs, curves))
-    tables["packing"] = Found(_table(curves), random=True)
-    tables["gain"] = Found(_gain(curves), random=True)
+    tables["packing"] = SourceTable(_table(curves), random=True)
+    tables["gain"] = SourceTable(_gain(curves), random=True)
     schema = {"name": pl.String, "gap": pl.Float64, "gap, text": pl.String}
-    tables["curves"] = Found(pl.DataFrame([row for _, row in beside], schema=schema, orient="row"))
+    tables["curves"] = SourceTable(pl.DataFrame([row for _, row in beside], schema=schema, orient="row"))
     notes = (
         f"{QUICK if quick else SEEDS} runs of each placement on each list; the authors have 10, by other draws",
         "curves: the largest difference of the mean of ours from the mean of theirs, at 0 to 130 % arrived demand",
         *(() if beside else ("no fgd-expected-results in the data: the 60 curves are not compared",)),
     )
-    shown = [x for x, _ in beside] or [_NO_CURVES]
-    return Material([*items(NAME), *shown], tables, f"openb2023, {place.name}", _figures(curves, theirs), notes)
+    compared = [x for x, _ in beside] or [_NO_CURVES]
+    return Material([*items(NAME), *compared], tables, f"openb2023, {place.name}", _figures(curves, theirs), notes)
 
 
 _NO_CURVES = Item(
@@ -56,7 +55,7 @@ _NO_CURVES = Item(
 )  # fmt: skip
 
 
-def _packed(place: Path, seeds: range, progress: Progress) -> tuple[pl.DataFrame, dict[str, Found]]:
+def _packed(place: Path, seeds: range, progress: Progress) -> tuple[pl.DataFrame, dict[str, SourceTable]]:
     frames, tables = [], {}
     for k, name in enumerate(LISTS):
         trace = read(place / f"openb_pod_list_{name}.csv", "openb2023")
@@ -66,7 +65,7 @@ def _packed(place: Path, seeds: range, progress: Progress) -> tuple[pl.DataFrame
         progress("packing the five lists of pods", k + 1, (k + 1) / len(LISTS))
         if name == "default":
             about = describe(trace, only=["requests"]).tables()
-            tables = {key: Found(frame) for key, frame in about.items()} | {"openb": Found(_facts(trace))}
+            tables = {key: SourceTable(frame) for key, frame in about.items()} | {"openb": SourceTable(_facts(trace))}
     return pl.concat(frames), tables
 
 
@@ -88,15 +87,15 @@ def _table(curves: pl.DataFrame) -> pl.DataFrame:
     spread, rows = catalogue(NAME)["spread"], []
     for (name, placement), part in curves.group_by("list", "placement", maintain_order=True):
         full, end = (part.filter(pl.col("arrived") == at) for at in (100, 130))
-        left = mean_of_runs((100 - full["allocated"]).to_numpy(), PERCENT)
+        unallocated = mean_of_runs((100 - full["allocated"]).to_numpy(), PERCENT)
         theirs = Statistic.symmetric(0.0, spread[f"{name}/{placement}"] / 10**0.5, 9)
         of_free = (100 * end["fragmented"] / (100 - end["allocated"])).to_numpy()
-        found = {
-            "unallocated": independent(left, theirs),
+        statistics = {
+            "unallocated": independent(unallocated, theirs),
             "allocated at 130": mean_of_runs(end["allocated"].to_numpy(), PERCENT),
             "fragmented of free at 130": mean_of_runs(of_free, PERCENT),
         }
-        rows.append({"list": name, "placement": placement} | with_limits(found))
+        rows.append({"list": name, "placement": placement} | with_limits(statistics))
     return pl.DataFrame(rows)
 
 
@@ -104,12 +103,12 @@ def _gain(curves: pl.DataFrame) -> pl.DataFrame:
     """Return how many fewer GPUs FGD leaves than the others, on the default list, and its own fragmentation."""
     full = curves.filter((pl.col("list") == "default") & (pl.col("arrived") == 100))
     runs = {str(p): part.sort("seed") for (p,), part in full.group_by("placement")}
-    left = {p: (100 - part["allocated"]).to_numpy() for p, part in runs.items()}
+    unallocated = {p: (100 - part["allocated"]).to_numpy() for p, part in runs.items()}
     rows = []
-    for p, x in left.items():
+    for p, x in unallocated.items():
         if p != "fgd":
-            fewer = mean_of_runs(100 * (1 - left["fgd"] / x), (-math.inf, 100.0))
-            more = mean_of_runs((x - left["fgd"]) / 100 * 6212)
+            fewer = mean_of_runs(100 * (1 - unallocated["fgd"] / x), (-math.inf, 100.0))
+            more = mean_of_runs((x - unallocated["fgd"]) / 100 * 6212)
             rows.append({"than": p} | with_limits({"fewer, %": fewer, "GPUs": more}))
     own = mean_of_runs(runs["fgd"]["fragmented"].to_numpy(), PERCENT)
     return pl.DataFrame([*rows, {"than": "fragmentation at 100 %"} | with_limits({"fewer, %": own})])
@@ -142,7 +141,7 @@ def _means(path: Path) -> pl.DataFrame:
     return (
         long.with_columns(
             list=pl.col("workload").str.strip_prefix("openb_pod_list_"),
-            placement=pl.col("sc_policy").replace_strict(POLICIES),
+            placement=pl.col("sc_policy").replace_strict(FGD_POLICIES),
             arrived=pl.col("arrived").cast(pl.Int64),
         )
         .group_by("list", "placement", "arrived")
@@ -153,19 +152,21 @@ def _means(path: Path) -> pl.DataFrame:
 def _figures(curves: pl.DataFrame, theirs: Path | None) -> dict[str, Figure]:
     """Draw the default list: ours as lines, theirs as series of their own."""
     default = curves.filter(pl.col("list") == "default")
-    made = {}
+    figures = {}
     for file, column in RESULTS.items():
         ours = default.group_by("placement", "arrived", maintain_order=True).agg(y=pl.col(column).mean())
         frames = [ours.select(x=pl.col("arrived").cast(pl.Float64), y="y", series="placement")]
         if theirs is not None:
-            said = _means(theirs / file).filter((pl.col("list") == "default") & (pl.col("arrived") % 10 == 0))
-            said = said.sort("placement", "arrived")
+            published = _means(theirs / file).filter((pl.col("list") == "default") & (pl.col("arrived") % 10 == 0))
+            published = published.sort("placement", "arrived")
             frames.append(
-                said.select(
+                published.select(
                     x=pl.col("arrived").cast(pl.Float64), y="published", series=pl.col("placement") + ", published"
                 )
             )
         title = f"{column.capitalize()} GPUs by arrived demand, default list"
         alt = f"{column} GPUs of each placement as demand arrives, ours and the authors'"
-        made[f"{column} GPUs"] = Figure(title, "line", pl.concat(frames), "arrived GPU demand, %", f"{column}, %", alt)
-    return made
+        figures[f"{column} GPUs"] = Figure(
+            title, "line", pl.concat(frames), "arrived GPU demand, %", f"{column}, %", alt
+        )
+    return figures

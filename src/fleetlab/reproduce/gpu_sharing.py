@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fleetlab.bench import analysis
-from fleetlab.bench.analysis.findings import Findings, collect_findings
-from fleetlab.bench.analysis.folders import suites
-from fleetlab.bench.analysis.scale import TailGoal
-from fleetlab.bench.analysis.serving import serving_table
-from fleetlab.bench.analysis.suite_data import collect_suites
-from fleetlab.bench.profile.predictions import compare_predictions
 from fleetlab.core import WorkloadError
+from fleetlab.core.files import folder_at
 from fleetlab.core.progress import Progress
-from fleetlab.reproduce.item import Found, Item, items
+from fleetlab.gpu import (
+    CellResult,
+    Findings,
+    TailGoal,
+    collect_findings,
+    collect_suites,
+    compare_predictions,
+    serving_table,
+    suites,
+)
+from fleetlab.gpu.bench import analysis
+from fleetlab.reproduce.item import Item, SourceTable, items
 from fleetlab.reproduce.result import Material
 
 NAME = "gpu-sharing"
@@ -33,7 +37,7 @@ KEPT = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "kept": pl
 OWN = "own cells"
 TENANTS = {"resnet-train", "bert-train", "resnet-infer", "bert-infer", "llm-decode"}  # `launch` hangs on the host
 HINT = (
-    "the raw cells lie in docs/measurements of the repository: `--data docs/measurements` in a clone of it; or measure "
+    "the raw cells come with the repository: `--data measurements/gpu-sharing.tar.gz` in a clone of it; or measure "
     "your own GPU: `fleetlab bench all --out measured`, then `--data measured`"
 )
 
@@ -41,26 +45,25 @@ HINT = (
 def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progress) -> Material:
     """Compute the tables again; nothing of it is random, and it takes seconds."""
     if data is None:
-        msg = "raw cells are needed: no folder was given"
-        raise WorkloadError(msg, hint=HINT)
-    root = Path(data)
+        raise WorkloadError("raw cells are needed: no folder was given", hint=HINT)
+    root = folder_at(Path(data))
     study = (root / MAIN).is_dir()
     first = root / MAIN if study else root
     progress("reading cells", 0, 0.0)
     result = analysis.analyze(first)
     on = "raw cells" if study else OWN
-    tables = {name: Found(frame, on) for name, frame in result.tables().items()}
+    tables = {name: SourceTable(frame, on) for name, frame in result.tables().items()}
     if study:
-        tables |= {name: Found(frame, on) for name, frame in _more(root).items()}
-    found = result.facts
-    tables["stp"] = Found(pl.DataFrame(list(_throughput(found)), schema=["mode", "mix", "stp"], orient="row"), on)
-    tables["copies"] = Found(_copies(tables["scale"].frame), on)
-    tables["slices"] = Found(_slices(found), on)
-    progress("reading cells", len(found.gathered.meetings), 1.0)
-    card = found.gathered.gpu_name
+        tables |= {name: SourceTable(frame, on) for name, frame in _more(root).items()}
+    facts = result.facts
+    tables["stp"] = SourceTable(pl.DataFrame(list(_throughput(facts)), schema=["mode", "mix", "stp"], orient="row"), on)
+    tables["copies"] = SourceTable(_copies(tables["scale"].frame), on)
+    tables["slices"] = SourceTable(_slices(facts), on)
+    progress("reading cells", len(facts.gathered.cells), 1.0)
+    card = facts.gathered.gpu_name
     listed = items(NAME) if study else [_elsewhere(one, card) for one in items(NAME)]
     notes = (
-        f"measured on {card}: {len(found.gathered.meetings):,} cells",
+        f"measured on {card}: {len(facts.gathered.cells):,} cells",
         "rows of the rule `measured` say that the page follows from the cells, not that another card gives the same",
     )
     return Material(listed, tables, f"{root.name}: {card}", result.figures(), notes)
@@ -68,36 +71,36 @@ def material(data: Path | str | None, *, quick: bool, seed: int, progress: Progr
 
 def _more(root: Path) -> dict[str, pl.DataFrame]:
     """Tables of the page that join folders, or have a folder of their own."""
-    found: dict[str, pl.DataFrame] = {}
+    tables: dict[str, pl.DataFrame] = {}
     both = [folder for part in (MAIN, LATE) if (folder := root / part / "serving").is_dir()]
     if both:
         read = collect_suites([suite for folder in both for suite in suites(folder)])
-        found["serving"] = serving_table(collect_findings(read, goal=TailGoal()).served_tenants)
+        tables["serving"] = serving_table(collect_findings(read, goal=TailGoal()).served_tenants)
     for name, part in OTHERS.items():
         if (root / part).is_dir():
-            found[name] = analysis.analyze(root / part).tables()["progress" if name == "own" else name]
+            tables[name] = analysis.analyze(root / part).tables()["progress" if name == "own" else name]
     if (root / HELD_OUT).is_dir():
         predicted = compare_predictions(root / HELD_OUT / "predictions.json", [root / HELD_OUT])
-        found["held out"] = predicted.tables()["errors"]
+        tables["held out"] = predicted.tables()["errors"]
     folders = [root / part for part in NEIGHBORS if (root / part).is_dir()]
-    rows = [row for folder in folders for suite in suites(folder) for row in _kept(suite.cells)]
-    found["kept"] = pl.DataFrame(rows, schema=KEPT, orient="row")
-    return found
+    rows = [row for folder in folders for suite in suites(folder) for row in _relative_rates(suite.cells)]
+    tables["kept"] = pl.DataFrame(rows, schema=KEPT, orient="row")
+    return tables
 
 
-def _kept(cells: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str, float]]:
+def _relative_rates(cells: Sequence[CellResult]) -> Iterator[tuple[str, str, str, float]]:
     """Yield what each of two tenants keeps of its rate alone in the same mode, without limits."""
     alone: dict[tuple[str, str], list[float]] = {}
-    good = [c for c in cells if c["status"] == "ok"]
-    for mode, one in ((c["mode"], c["tenants"][0]) for c in good if len(c["tenants"]) == 1):
-        if one["seat"] == one["tenant"]:
-            alone.setdefault((mode, one["tenant"]), []).append(one["rate"])
-    for c in (c for c in good if len(c["tenants"]) == 2):
-        for one, two in (c["tenants"], c["tenants"][::-1]):
-            if (c["mode"], one["tenant"]) in alone:
-                rate = float(np.mean(alone[c["mode"], one["tenant"]]))
-                stage = c["stage"] if c["stage"].startswith("neighbors") else "stressors"
-                yield stage, one["tenant"], two["tenant"], one["rate"] / rate
+    good = [c for c in cells if c.ok]
+    for c in good:
+        if c.alone and c.alone.seat == c.alone.name:
+            alone.setdefault((c.mode, c.alone.name), []).append(c.alone.rate)
+    for c in (c for c in good if len(c.tenants) == 2):
+        for one, two in (c.tenants, c.tenants[::-1]):
+            if (c.mode, one.name) in alone:
+                rate = float(np.mean(alone[c.mode, one.name]))
+                stage = c.stage if c.stage.startswith("neighbors") else "stressors"
+                yield stage, one.name, two.name, one.rate / rate
 
 
 def _throughput(f: Findings) -> Iterator[tuple[str, str, float]]:

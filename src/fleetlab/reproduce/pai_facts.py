@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Trace
-from fleetlab.describe.ecdf import ecdf
-from fleetlab.describe.profile import Profile
+from fleetlab.describe.curves import ecdf
 from fleetlab.describe.published import hours
-from fleetlab.describe.sections.node_sizes import OVER_NODES
+from fleetlab.describe.section import Profile
+from fleetlab.describe.sections.nodes import OVER_NODES
 from fleetlab.describe.trace_view import TraceView
-from fleetlab.reproduce.item import SYNTHETIC, Cell, Found, Item
+from fleetlab.reproduce.item import SYNTHETIC, Cell, Item, SourceTable
 from fleetlab.stats import Floats
 
 SCHEMA = {"what": pl.String, "value": pl.Float64}
@@ -28,7 +28,21 @@ def facts(trace: Trace, about: Profile) -> pl.DataFrame:
     """Return one row for each number."""
     jobs, view = trace.workload.frame, TraceView(trace, 0)
     gpu = jobs.filter(pl.col("gpu_milli") > 0)
-    values = _scale(jobs, gpu) | _times(gpu) | _waits(view) | _tables(about) | _statuses(jobs) | _hours(about)
+    # Waits of instances, by what they request and by the type that they have
+    types = view.by("type")
+    high = sum((types[t] for t in HIGH_END if t in types), np.zeros(len(view.milli), dtype=bool))
+    some = view.milli > 0
+    parts = {
+        "wait P90, shared": (0.9, some & (view.milli < 1000)), "wait P90, whole": (0.9, view.milli >= 1000),
+        "wait P50, V100": (0.5, some & high), "wait P90, V100": (0.9, some & high),
+        "wait P50, other": (0.5, some & ~high), "wait P90, other": (0.9, some & ~high),
+    }  # fmt: skip
+    numbers = {name: _quantile(view.wait[where], view.instances[where], q) for name, (q, where) in parts.items()}
+    for name, where in view.lengths(view.instances).items():
+        finite = where & np.isfinite(view.wait)
+        half, many = view.wait[finite] > view.runtime[finite], view.instances[finite]
+        numbers[f"{name} waiting half"] = 100 * float((half * many).sum() / many.sum()) if finite.any() else None
+    values = _scale(jobs, gpu) | _times(gpu) | numbers | _tables(about) | _statuses(jobs) | _hours(about)
     return pl.DataFrame({"what": list(values), "value": list(values.values())}, schema=SCHEMA)
 
 
@@ -64,46 +78,28 @@ def _level(values: Floats, level: float) -> float:
     return _of(lambda some: float(np.quantile(some, level)), values)
 
 
-def _waits(view: TraceView) -> dict[str, float | None]:
-    """Waits of instances, by what they request and by the type that they have."""
-    types = view.by("type")
-    high = sum((types[t] for t in HIGH_END if t in types), np.zeros(len(view.milli), dtype=bool))
-    some = view.milli > 0
-    parts = {
-        "wait P90, shared": (0.9, some & (view.milli < 1000)), "wait P90, whole": (0.9, view.milli >= 1000),
-        "wait P50, V100": (0.5, some & high), "wait P90, V100": (0.9, some & high),
-        "wait P50, other": (0.5, some & ~high), "wait P90, other": (0.9, some & ~high),
-    }  # fmt: skip
-    found = {name: _quantile(view.wait[where], view.instances[where], q) for name, (q, where) in parts.items()}
-    for name, where in view.lengths(view.instances).items():
-        known = where & np.isfinite(view.wait)
-        half, many = view.wait[known] > view.runtime[known], view.instances[known]
-        found[f"{name} waiting half"] = 100 * float((half * many).sum() / many.sum()) if known.any() else None
-    return found
-
-
 def _quantile(values: Floats, weights: Floats, level: float) -> float | None:
-    known = np.isfinite(values)
-    made = ecdf("", values[known], weights=weights[known])
-    return None if made is None else made.quantiles[round(100 * level)].value
+    finite = np.isfinite(values)
+    curve = ecdf("", values[finite], weights=weights[finite])
+    return None if curve is None else curve.quantiles[round(100 * level)].value
 
 
 def _tables(about: Profile) -> dict[str, float | None]:
     """Numbers that sections have, under the names by which they were published."""
-    tables, said = about.tables(), {e.metric: e.value for e in about.summary()}
+    tables, summary = about.tables(), {e.metric: e.value for e in about.summary()}
     top = tables["users"].filter(pl.col("weighted by") == "instances")["top 5 %, %"]
     gangs = tables["gangs"].filter(pl.col("what") == "GPUs requested by gangs")["%"]
     runs = about.curves.get("runs of a group", [])
-    found: dict[str, float | None] = {
+    numbers: dict[str, float | None] = {
         "instances of the top 5 % of users": top[0] if len(top) else None,
         "GPUs requested by gangs": gangs[0] if len(gangs) else None,
         "jobs in groups with 5 or more runs": 100 * (1 - runs[0].level(4)) if runs else None,
-        "instances with a tag": said.get("instances with a workload tag"),
+        "instances with a tag": summary.get("instances with a workload tag"),
     }
     above = tables.get("usage above request", pl.DataFrame({"weighted by": [], "of": [], "%": []}))
     for of, percent in above.filter(pl.col("weighted by") == "jobs").select("of", "%").iter_rows():
-        found[f"below {of}"] = 100 - percent
-    return found
+        numbers[f"below {of}"] = 100 - percent
+    return numbers
 
 
 def _statuses(jobs: pl.DataFrame) -> dict[str, float]:
@@ -112,18 +108,18 @@ def _statuses(jobs: pl.DataFrame) -> dict[str, float]:
 
 
 def _hours(about: Profile) -> dict[str, float]:
-    tables, found = about.tables(), {}
+    tables, numbers = about.tables(), {}
     if "by hour of day" in tables:
         medians = tables["by hour of day"]["P50"]
-        found["peak over trough"] = medians.max() / medians.min()  # type: ignore[operator]
+        numbers["peak over trough"] = medians.max() / medians.min()  # type: ignore[operator]
     if "by weekday" in tables:
         days = dict(tables["by weekday"].select("day", "jobs").iter_rows())
         ends = [days.pop(day) for day in list(days) if str(day).startswith("S")]  # Saturday and Sunday
-        found["weekend over weekday"] = (sum(ends) / len(ends)) / (sum(days.values()) / len(days))
+        numbers["weekend over weekday"] = (sum(ends) / len(ends)) / (sum(days.values()) / len(days))
     if "requested GPUs by hour of day" in tables:
         wide = tables["requested GPUs by hour of day"].pivot("GPUs", index="hour", values="P50")
-        found["saved at the peak hour"] = (wide["without sharing"] - wide["with sharing"]).max()
-    return found  # type: ignore[return-value]
+        numbers["saved at the peak hour"] = (wide["without sharing"] - wide["with sharing"]).max()
+    return numbers  # type: ignore[return-value]
 
 
 # -- by hour of the day ------------------------------------------------------------------------------------------------
@@ -214,7 +210,7 @@ def by_node_size(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("quantile over") == OVER_NODES).with_columns(key=pl.format("{}, {}", "nodes", "of"))
 
 
-def explained(item: Item, absent: Mapping[str, str], tables: Mapping[str, Found]) -> Item:
+def explained(item: Item, absent: Mapping[str, str], tables: Mapping[str, SourceTable]) -> Item:
     """Return a number with the reason why it is not possible, where no table has it."""
     why = absent.get(item.what.partition(": ")[0], "")
     return replace(item, not_possible=why) if why and item.ours is not None and item.ours.read(tables) is None else item

@@ -74,9 +74,10 @@ def reproduce(
     Examples
     --------
     >>> import fleetlab
-    >>> fleetlab.reproduce("fgd-atc23")
+    >>> fleetlab.reproduce("fgd-atc23")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     fleetlab.core.errors.WorkloadError: openb_pod_list_default.csv is needed: no folder of data was given
+    hint: ...
 
     """
     study = STUDIES[lookup("study to reproduce", name, STUDIES, error=WorkloadError)]

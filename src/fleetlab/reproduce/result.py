@@ -1,17 +1,17 @@
-"""The result: every published number beside ours, the rules, and the figures."""
+"""The result of a reproduction: every published number beside ours, the rules, the figures, and where the data are."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, Result
+from fleetlab.core import Estimate, Figure, Provenance, Result, WorkloadError
 from fleetlab.core.result import FieldsResult
-from fleetlab.reproduce.item import Found, Item
-from fleetlab.reproduce.rules import (
+from fleetlab.reproduce.item import (
     DIFFERENT,
     FITTED,
     HOW,
@@ -20,8 +20,30 @@ from fleetlab.reproduce.rules import (
     UNDECIDED,
     UNEXPLAINED,
     VERDICTS,
+    Item,
+    SourceTable,
     rules_table,
 )
+
+
+def folder_of(data: Path | str | None, names: tuple[str, ...], file: str) -> Path | None:
+    """Return the folder with this file: `data` itself, or the first of these names in it; None if there is none."""
+    if data is None:
+        return None
+    root = Path(data)
+    if not root.is_dir():
+        raise WorkloadError(f"no folder of data: {root}", hint="a folder of public traces, or of the files of one")
+    return next((place for place in (*(root / name for name in names), root) if any(place.glob(file))), None)
+
+
+def needed(data: Path | str | None, names: tuple[str, ...], file: str, trace: str) -> Path:
+    """Return the folder with this file, or say how to get it."""
+    place = folder_of(data, names, file)
+    if place is None:
+        msg = f"{file} is needed: " + ("no folder of data was given" if data is None else f"not in {data}")
+        raise WorkloadError(msg, hint=f"`fleetlab fetch {trace} --into {trace}`, then `--data {trace}`")
+    return place
+
 
 PART = 150  # rows of a table on a page
 SCHEMA = dict.fromkeys(
@@ -34,7 +56,7 @@ class Material:
     """What a study puts beside its published items: tables, figures, notes, and what they are of."""
 
     items: Sequence[Item]
-    tables: Mapping[str, Found]
+    tables: Mapping[str, SourceTable]
     source: str
     figures: Mapping[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -71,16 +93,16 @@ class Reproduction(Result):
         """What came out, in two or three sentences."""
         count = self.count
         parts = ", ".join(f"{count[v]:,} {v}" for v in VERDICTS if count[v] or v == NOT_POSSIBLE)
-        said = [f"{self.title}: {self.frame.height:,} published numbers and curves: {parts}."]
+        sentences = [f"{self.title}: {self.frame.height:,} published numbers and curves: {parts}."]
         if count[FITTED]:
-            said.append(
+            sentences.append(
                 f"Fitted: the built-in trace is made from these {count[FITTED]:,}; that it has them says nothing of "
                 "the paper. With the published tables (--data DIR) they are compared with the log itself."
             )
         if count[UNDECIDED]:
             quick = self.provenance.settings.get("quick")
-            said.append(f"{HOW} {'Run without --quick.' if quick else 'More random runs would narrow it.'}")
-        return tuple(said)
+            sentences.append(f"{HOW} {'Run without --quick.' if quick else 'More random runs would narrow it.'}")
+        return tuple(sentences)
 
     def summary(self) -> list[Estimate]:
         """Return how many rows there are of each verdict."""

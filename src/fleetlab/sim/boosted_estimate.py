@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import FleetlabError, Workload
-from fleetlab.core.history import past_mean
+from fleetlab.core.censoring import past_mean
 from fleetlab.core.progress import Progress, silent
 from fleetlab.sim.layout import Floats
 
@@ -55,9 +55,9 @@ def boosted_estimate(workload: Workload, progress: Progress = silent) -> pl.Seri
         progress("fitting trees to the runtimes of earlier jobs", int(part[0]) if len(part) else 0, k / FITS)
         if not len(part):
             continue
-        known = order[: np.searchsorted(ended[order], submit[part[0]], side="right")][-MOST:]
-        if len(known) >= FEWEST:
-            data = lightgbm.Dataset(rows[known], label=np.log(runtime[known] + 1))
+        finished = order[: np.searchsorted(ended[order], submit[part[0]], side="right")][-MOST:]
+        if len(finished) >= FEWEST:
+            data = lightgbm.Dataset(rows[finished], label=np.log(runtime[finished] + 1))
             trees = lightgbm.train(SETTINGS, data, ROUNDS)
             estimate[part] = np.maximum(np.exp(trees.predict(rows[part], num_threads=1)) - 1, 0.0)
     return pl.Series("estimate", estimate)
@@ -66,9 +66,9 @@ def boosted_estimate(workload: Workload, progress: Progress = silent) -> pl.Seri
 def _request(workload: Workload) -> Floats:
     """Return what a job asks for, and the hour of the day, as far as the log tells it."""
     jobs = workload.frame
-    asked = [jobs[name].cast(pl.Float64).to_numpy() for name in REQUEST]
+    requests = [jobs[name].cast(pl.Float64).to_numpy() for name in REQUEST]
     hour = (jobs["submit"].to_numpy() + (workload.epoch or 0.0)) % DAY // HOUR
-    return np.column_stack([*asked, jobs["gpu_types"].list.len().to_numpy().astype(np.float64), hour])
+    return np.column_stack([*requests, jobs["gpu_types"].list.len().to_numpy().astype(np.float64), hour])
 
 
 def _finest(means: list[NDArray[np.float64]], of_all: Floats) -> Floats:

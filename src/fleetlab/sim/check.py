@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetlab.core import PolicyError
 from fleetlab.sim.layout import WHOLE, Floats, Ints
-from fleetlab.sim.policy import FLOATS, Ranking, State, order, placement, read_only
+from fleetlab.sim.policy import FLOATS, Ranking, State, arrived_in_python, order, placement, read_only
 
 # Jobs, nodes, and what times and amounts are multiplied by: one of each, a usual mix, as large as they get, nothing.
 MADE_UP = ((1, 1, 1.0), (40, 24, 1.0), (40, 24, 1000.0), (12, 6, 0.0))
@@ -103,8 +103,8 @@ def _agree(policy: Ranking, item: int, first: float, second: float, plain: float
         msg = f"{policy} is not deterministic: asked twice for the same, it says {first} and {second}"
         raise PolicyError(msg, hint="leave out chance, time and all that remembers: the same state, the same number")
     if first != plain:
-        said = f"it {plain}" if isinstance(plain, str) else f"it says {plain}"
-        msg = f"{policy} says {first} when compiled, but as plain Python {said}"
+        answer = f"it {plain}" if isinstance(plain, str) else f"it says {plain}"
+        msg = f"{policy} says {first} when compiled, but as plain Python {answer}"
         raise PolicyError(
             msg, hint="write x * x for x ** 2, `math.exp` for `np.exp`; or numbers are too large for 64 bits"
         )
@@ -115,7 +115,9 @@ def _agree(policy: Ranking, item: int, first: float, second: float, plain: float
 
 def _states(weights: Sequence[float] | Floats = ()) -> Iterator[State]:
     for seed, (jobs, nodes, scale) in enumerate(MADE_UP):
-        yield _made_up(np.random.default_rng(seed), jobs, nodes, scale, np.asarray(weights))
+        s = _made_up(np.random.default_rng(seed), jobs, nodes, scale, np.asarray(weights))
+        for count in sorted({jobs, (jobs + 1) // 2}):  # before and after the others have arrived
+            yield arrived_in_python(s, count)
 
 
 def _made_up(rng: np.random.Generator, jobs: int, nodes: int, scale: float, weights: Floats) -> State:

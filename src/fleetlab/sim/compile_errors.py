@@ -27,11 +27,11 @@ def in_a_line(complaint: str, fields: Sequence[str]) -> tuple[str, str]:
         did = f"; did you mean `{near[0]}`?" if near else ""
         return f"the state has no `{unknown[1]}`{did}{_where(text)}", f"it has {', '.join(fields)}"
     lines = [line.strip(" -.") for line in text.splitlines()]
-    said = next((line for line in lines if line and not line.startswith(NOISE)), "numba does not say why")
+    message = next((line for line in lines if line and not line.startswith(NOISE)), "numba does not say why")
     signature = re.search(r">>> (.+)", text)
-    if signature and said.startswith("No implementation"):
-        said = f"there is no such operation: {_short(signature[1])}"
-    return f"{_short(said)}{_where(text)}", SIMPLER
+    if signature and message.startswith("No implementation"):
+        message = f"there is no such operation: {_short(signature[1])}"
+    return f"{_short(message)}{_where(text)}", SIMPLER
 
 
 def _where(text: str) -> str:

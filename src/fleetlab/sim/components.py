@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetlab.sim.layout import Ints, Records, writable
-from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.world import World
 
 
@@ -40,7 +40,7 @@ def parts_of(world: World) -> list[Part]:
     return [_part(world, classes, masks) for classes in apart] if len(apart) > 1 else []
 
 
-def joined(world: World, parts: list[Part], played: list[Played]) -> Played:
+def joined(world: World, parts: list[Part], played: list[Schedule]) -> Schedule:
     """Put the schedules of the parts of a world together."""
     first, last = played[0], [one for one in played if one.until is not None]
     assert all(one.segments is None and one.up is None and one.keys is not None for one in played)
@@ -105,22 +105,22 @@ def _part(world: World, classes: int, masks: Ints) -> Part:
 
 def _nodes(world: World, nodes: Ints, classes: int) -> tuple[Records, Records]:
     """The tables of some nodes and their GPUs, numbered anew."""
-    kept = writable(world.nodes[nodes])
-    count = kept.end_gpu - kept.first_gpu
-    gpus = writable(world.gpus[np.repeat(kept.first_gpu - np.cumsum(count) + count, count) + np.arange(count.sum())])
+    part = writable(world.nodes[nodes])
+    count = part.end_gpu - part.first_gpu
+    gpus = writable(world.gpus[np.repeat(part.first_gpu - np.cumsum(count) + count, count) + np.arange(count.sum())])
     gpus.node = np.repeat(np.arange(len(nodes)), count)
-    kept.end_gpu, kept.first_gpu, kept.number = np.cumsum(count), np.cumsum(count) - count, np.arange(len(nodes))
-    kept.node_class = _renumbered(kept.node_class, classes)
-    kept.gpu_type = np.where(count > 0, kept.node_class, 0)
-    numbers = np.array([int(bit).bit_length() - 1 for bit in kept.node_class], dtype=np.int64)
-    kept.type_number = np.where(count > 0, numbers, -1)
-    return kept, gpus
+    part.end_gpu, part.first_gpu, part.number = np.cumsum(count), np.cumsum(count) - count, np.arange(len(nodes))
+    part.node_class = _renumbered(part.node_class, classes)
+    part.gpu_type = np.where(count > 0, part.node_class, 0)
+    numbers = np.array([int(bit).bit_length() - 1 for bit in part.node_class], dtype=np.int64)
+    part.type_number = np.where(count > 0, numbers, -1)
+    return part, gpus
 
 
 def _renumbered(masks: Ints, classes: int) -> Ints:
     """The masks with the bits of `classes` alone, moved together."""
-    kept = [bit for bit in range(classes.bit_length()) if classes >> bit & 1]
+    present = [bit for bit in range(classes.bit_length()) if classes >> bit & 1]
     moved = np.zeros(len(masks), dtype=np.int64)
-    for new, old in enumerate(kept):
+    for new, old in enumerate(present):
         moved |= (masks >> old & 1) << new
     return moved

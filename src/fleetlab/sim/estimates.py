@@ -16,7 +16,7 @@ RESAMPLES = 400  # of users
 def distribution(name: str, values: Floats, blocks: BlockBootstrap) -> dict[str, Replicates]:
     """Return the mean, P50, P90 and P99 of a value of each job."""
     quantiles = blocks.quantiles(values, QUANTILES)
-    named = {f"P{100 * q:.0f} {name}": found for q, found in zip(QUANTILES, quantiles, strict=True)}
+    named = {f"P{100 * q:.0f} {name}": replicates for q, replicates in zip(QUANTILES, quantiles, strict=True)}
     return {f"mean {name}": blocks.means(values), **named}
 
 

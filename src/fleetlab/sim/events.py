@@ -40,20 +40,20 @@ def outages_of(
 ) -> Outages:
     """Draw all that strikes nodes before `horizon`; what overlaps on one node is one outage, as hard as its hardest."""
     rng = np.random.default_rng(seed)
-    found = [np.empty((0, 4))]  # node, begin, end, what
+    rows = [np.empty((0, 4))]  # node, begin, end, what
     for event in events:
         if isinstance(event, Outage | Drain):
             noun, act = ("Drain", DRAIN) if isinstance(event, Drain) else ("Outage", DOWN)
             nodes = _named(event.nodes, cluster, noun) if event.nodes else _of_pool(event.pool, cluster, noun)
-            found += [np.array([[n, event.begin, event.end, act]]) for n in nodes]
+            rows += [np.array([[n, event.begin, event.end, act]]) for n in nodes]
         elif isinstance(event, Faults):
             nodes = _of_pool(event.pool, cluster, "Faults")
-            found += [_by_chance(rng, n, event.mtbf, event.mttr, None, horizon, DOWN) for n in nodes]
+            rows += [_by_chance(rng, n, event.mtbf, event.mttr, None, horizon, DOWN) for n in nodes]
         elif isinstance(event, Spot):
             act = RECLAIM if event.notice >= save else DOWN
             nodes = _of_pool(event.pool, cluster, "Spot")
-            found += [_by_chance(rng, n, event.every, None, event.away, horizon, act) for n in nodes]
-    spells = np.concatenate(found)
+            rows += [_by_chance(rng, n, event.every, None, event.away, horizon, act) for n in nodes]
+    spells = np.concatenate(rows)
     spells[:, 1:3] = np.ceil(spells[:, 1:3] / TICK) * TICK
     return _in_turn(spells[np.lexsort((spells[:, 3], spells[:, 1], spells[:, 0]))])
 
@@ -94,11 +94,11 @@ def _up(seconds: float) -> float:
 def _of_pool(pool: str | None, cluster: Cluster, noun: str) -> Ints:
     if pool is None:
         return np.arange(len(cluster))
-    found = np.flatnonzero((cluster.frame["pool"] == pool).to_numpy())
-    if not len(found):
+    members = np.flatnonzero((cluster.frame["pool"] == pool).to_numpy())
+    if not len(members):
         msg = f"{noun}: no pool of that name in the cluster: `{pool}`"
         raise WorkloadError(msg, hint=f"there are {', '.join(sorted(set(cluster.frame['pool'])))}")
-    return found
+    return members
 
 
 def _named(names: Sequence[str], cluster: Cluster, noun: str) -> Ints:

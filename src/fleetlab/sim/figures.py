@@ -61,8 +61,8 @@ def _by_request(by_request: pl.DataFrame) -> Figure:
 def _allocation(timeline: pl.DataFrame) -> Figure:
     up = timeline.filter(pl.col("up") > 0)
     frame = up.select(x=pl.col("time") / DAY, y=100 * pl.col("allocated") / pl.col("up"))
-    held = frame["y"].to_numpy()
-    alt = f"at {len(held)} instants between {held.min():.0f} and {held.max():.0f} % of the GPUs are held"
+    allocated = frame["y"].to_numpy()
+    alt = f"at {len(allocated)} instants between {allocated.min():.0f} and {allocated.max():.0f} % of the GPUs are held"
     return Figure("GPU allocation", "line", frame, "day", "GPU allocation, %", alt)
 
 

@@ -24,8 +24,8 @@ def free_gpus(workload: Workload, cluster: Cluster, used: Used) -> pl.DataFrame:
     is among the jobs of `workload`. Of a node's GPUs, the first are taken to be the allocated ones.
     """
     frame = workload.frame.filter(pl.col("gpu_milli") > 0).with_columns(runtime=pl.lit(1.0), eligible="submit")
-    made = world(replace(workload, frame=frame.with_columns(depends_on=[], dependency=[])), cluster)
-    nodes, gpus = made.nodes.copy(), made.gpus.copy()
+    tables = world(replace(workload, frame=frame.with_columns(depends_on=[], dependency=[])), cluster)
+    nodes, gpus = tables.nodes.copy(), tables.gpus.copy()
     for row, name in enumerate(cluster.frame["node"]):
         milli, cpu, up = used.get(name, (0, 0, True))
         node = nodes[row]
@@ -38,7 +38,7 @@ def free_gpus(workload: Workload, cluster: Cluster, used: Used) -> pl.DataFrame:
     names = sorted({name for name, count in zip(types, cluster.frame["gpus"], strict=True) if count})
     column = np.array([names.index(name) if name in names else 0 for name in types], dtype=np.int64)
     out = np.zeros((max(1, len(names)), len(SAMPLE)))
-    sample(NodeView(nodes, gpus, made.apps), column, made.typical, out)
+    sample(NodeView(nodes, gpus, tables.apps), column, tables.typical, out)
     total = (
         cluster.frame.filter(pl.col("gpus") > 0).group_by(pl.col("gpu_type").fill_null("")).agg(pl.col("gpus").sum())
     )

@@ -12,27 +12,26 @@ import polars as pl
 
 from fleetlab.core import Cluster
 from fleetlab.sim.layout import WHOLE, Floats, Ints
-from fleetlab.sim.ledger.waits import pieces, waits
-from fleetlab.sim.schedule import Played, Segments
+from fleetlab.sim.ledger.waits import pieces
+from fleetlab.sim.schedule import Schedule, Segments
 from fleetlab.sim.timeline import Usage, gpu_types_of, gpus_of
 from fleetlab.sim.world import World
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holdings:
-    """Intervals of time in which GPUs of a type were allocated, switched on, or waited for."""
+    """Intervals of time in which GPUs of a type were allocated, or switched on."""
 
     types: list[str]
     runs: pl.DataFrame  # begin, end, type (one more than there are: none), gpus, cores
     up: pl.DataFrame  # begin, end, type, gpus, nodes
-    waiting: pl.DataFrame  # begin, end, gpus
 
     @classmethod
-    def of(cls, world: World, played: Played, cluster: Cluster) -> Holdings:
+    def of(cls, world: World, played: Schedule, cluster: Cluster) -> Holdings:
         """Read them off a schedule."""
         types, column = gpu_types_of(world, cluster)
         runs = _runs(world, played.runs(world.first), column, len(types))
-        return cls(types, runs, _up(world, played, column), _waiting(world, played))
+        return cls(types, runs, _up(world, played, column))
 
     def usage(self, edges: Floats) -> Usage:
         """Return what was up and what was allocated from each edge of time to the next, by GPU type."""
@@ -46,12 +45,6 @@ class Holdings:
         nodes = float((on.seconds * up["nodes"].to_numpy()[on.row]).sum())
         # Sums of fractions may exceed what is there by their last digit.
         return Usage(self.types, edges, both[0], np.minimum(both[1], both[0]), nodes, cores)
-
-    def waiting_gpus(self, edges: Floats) -> Floats:
-        """Return the mean number of GPUs that waiting jobs requested from each edge of time to the next."""
-        rows, cut = _pieces(self.waiting, edges)
-        sums = np.bincount(cut.between, cut.seconds * rows["gpus"].to_numpy()[cut.row], minlength=len(edges) - 1)
-        return np.asarray(sums / np.diff(edges))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +91,7 @@ def _runs(world: World, segments: Segments, column: Ints, types: int) -> pl.Data
     )
 
 
-def _up(world: World, played: Played, column: Ints) -> pl.DataFrame:
+def _up(world: World, played: Schedule, column: Ints) -> pl.DataFrame:
     """Return when nodes were up; those of one type that were up for the same time together."""
     nodes = np.arange(len(world.nodes)) if played.up is None else played.up.node
     begin = np.zeros(len(nodes)) if played.up is None else played.up.begin
@@ -107,14 +100,3 @@ def _up(world: World, played: Played, column: Ints) -> pl.DataFrame:
     frame = frame.with_columns(gpus=pl.Series(gpus_of(world)[nodes].astype(np.float64)))
     together = frame.group_by("begin", "end", "type", maintain_order=True)
     return together.agg(pl.col("gpus").sum(), pl.len().cast(pl.Float64).alias("nodes"))
-
-
-def _waiting(world: World, played: Played) -> pl.DataFrame:
-    """Return when jobs waited, also for what is not a resource, with the GPUs that they request."""
-    gpus = world.instances * (world.shapes.milli * world.shapes.gpus)[world.shape] / WHOLE
-    found = waits(world, played)
-    early = np.flatnonzero(np.minimum(world.eligible, played.stopped) > world.submitted)
-    begin = np.append(found.begin, world.submitted[early])
-    end = np.append(found.end, np.minimum(world.eligible, played.stopped)[early])
-    asked = gpus[np.append(found.job, early)]
-    return pl.DataFrame({"begin": begin, "end": end, "gpus": asked}).filter(pl.col("gpus") > 0)

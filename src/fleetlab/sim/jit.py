@@ -1,7 +1,9 @@
 """Compilation: functions are compiled once, cached on disk, and compiled again when a source file has changed.
 
 Numba keeps the cache beside the function's own file and checks that file alone, so a loop would go on calling old code
-of another file. Here the cache folder is named after the text of the file and of every file of `sim` that it imports.
+of another file. Here the cache folder is named after the text of the file and of every file that it imports from
+packages with compiled loops, which are `sim` and `schedulers`; where the file lies does not count, so that clones and
+environments of one user share what is compiled. A wheel brings compiled loops for any processor of its platform.
 Processes that need the same function at the same time share one compilation: the first takes a lock, the others wait.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import os
 import re
 import shutil
@@ -23,10 +26,11 @@ from tempfile import gettempdir, mkdtemp
 from typing import Any, TypeVar
 
 import numba
+from numba.core import caching as numba_caching
 from numba.core.event import Event, Listener, install_listener
 from numba.core.types import unliteral
 
-from fleetlab.core.private_folder import distrust, make_private
+from fleetlab.core.files import distrust, make_private
 
 try:
     import fcntl
@@ -34,27 +38,37 @@ except ImportError:  # not on Windows: there each process compiles for itself
     fcntl = None  # type: ignore[assignment]
 
 config: Any = numba.config
+caching: Any = numba_caching  # which has no types
 F = TypeVar("F", bound=Callable[..., Any])
 
-PACKAGE = __package__ or "fleetlab.sim"
+PROJECT = "fleetlab"
+PACKAGES = ("sim", "schedulers")  # with compiled loops
+PREFIXES = tuple(f"{PROJECT}.{name}" for name in PACKAGES)
 ROOT = Path(__file__).parent
 NOTICE = "compiling the simulator, once: half a minute (Slurm: two minutes)"  # fits 80 columns
 BESIDE = ROOT / "__pycache__"
+SHIPPED = ROOT.parent / "compiled"  # of a wheel
+MANIFEST = "manifest.json"  # digests of its files
 CATALOG = ROOT.parent / "core" / "catalog"
 STARTED = time.time()
 MAX_AGE = 7 * 86_400  # seconds: unused cache folders that are older are deleted
 _refusals: list[str] = []  # why no folder can be used
 
 
+def _file(module: str) -> Path:
+    return ROOT.parent / f"{module.replace('.', '/')}.py"
+
+
 @cache
 def sources(module: str) -> frozenset[Path]:
-    """Return the file of a module of this package, and those of all modules of it that the module imports."""
-    path = ROOT / f"{module.replace('.', '/')}.py"
-    text = path.read_text("utf-8")
-    imports = set(re.findall(rf"^from {PACKAGE}\.([\w.]+) import", text, re.M))
-    imports |= {name for names in re.findall(rf"^from {PACKAGE} import (.+)", text, re.M) for name in names.split(", ")}
-    catalogs = CATALOG.glob("*.py") if "fleetlab.core.catalog" in text else ()  # codes are places in catalogs
-    return frozenset({path, *catalogs}).union(*(sources(other) for other in imports - {module}))
+    """Return the file of a module with compiled loops, as `sim.heap`, and those of all such modules that it imports."""
+    text = _file(module).read_text("utf-8")
+    imports = set()
+    for name, members in re.findall(rf"^from {PROJECT}\.((?:{'|'.join(PACKAGES)})\b[\w.]*) import (.+)", text, re.M):
+        imports |= {name, *(f"{name}.{member}" for member in members.split(", "))}
+    catalogs = CATALOG.glob("*.py") if f"{PROJECT}.core.catalog" in text else ()  # codes are places in catalogs
+    others = (sources(name) for name in imports - {module} if _file(name).is_file())
+    return frozenset({_file(module), *catalogs}).union(*others)
 
 
 @cache
@@ -66,12 +80,11 @@ def _temporary_folder() -> Path:
 
 @cache
 def cache_folder(module: str) -> Path:
-    """Return where a module's compiled code is cached: beside the sources, or in the user's cache if not writable.
+    """Return where a module's compiled code is cached: in the user's cache, or beside the sources if not writable.
 
     The cache is executed: a folder into which others could have put files is not used.
     """
-    text = b"".join(path.read_bytes() for path in sorted(sources(module)))
-    name = f"{module}-{sha256(text + numba.__version__.encode()).hexdigest()[:12]}"
+    name = folder_name(module)
     if any(STARTED <= path.stat().st_mtime <= time.time() for path in sources(module)):
         # A file was changed while it was read: the imported code may not be the text on disk.
         return _temporary_folder()
@@ -87,15 +100,26 @@ def cache_folder(module: str) -> Path:
     return _temporary_folder()
 
 
+@cache
+def folder_name(module: str) -> str:
+    """Return the name of the folder of a module's compiled code, which changes with any text that it comes from."""
+    text = b"".join(
+        path.read_bytes() for path in sorted(sources(module), key=lambda path: path.relative_to(ROOT.parent))
+    )
+    return f"{module}-{sha256(text + numba.__version__.encode()).hexdigest()[:12]}"
+
+
 def cache_parents() -> tuple[Path, ...]:
-    """Return the folders that may hold the cache, the first choice first."""
+    """Return the folders that may hold the cache, the first choice first: that of `FLEETLAB_COMPILED` if it is set."""
+    if chosen := os.environ.get("FLEETLAB_COMPILED"):
+        return (Path(chosen),)
     user = os.geteuid() if hasattr(os, "geteuid") else "cache"
     temporary = Path(gettempdir()) / f"fleetlab-compiled-{user}"
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # a user without a home
         return (BESIDE, temporary)
-    return (BESIDE, home / "fleetlab", temporary)
+    return (home / "fleetlab", BESIDE, temporary)
 
 
 def _named_folder(parent: Path, module: str, name: str) -> Path:
@@ -150,6 +174,72 @@ def _quick() -> Iterator[None]:
             gc.enable()
 
 
+class _Locator(caching._CacheLocator):  # type: ignore[misc]
+    """Where the code of one function is kept: in a folder whose name is a digest of all text that it comes from."""
+
+    def __init__(self, function: Any, folder: Path) -> None:  # noqa: ANN401
+        self.folder, self.line = folder, function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        """Return the folder."""
+        return str(self.folder)
+
+    def get_source_stamp(self) -> str:
+        """Return what changes with the sources."""
+        return self.folder.name
+
+    def get_disambiguator(self) -> str:
+        """Return what tells functions of one name apart."""
+        return str(self.line)
+
+
+class _ShippedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """The compiled code of one function in a wheel: what its manifest does not have is not there."""
+
+    def _load_index(self) -> Any:  # noqa: ANN401
+        return super()._load_index() if self._is_whole(self._index_name) else {}
+
+    def _load_data(self, name: str) -> Any:  # noqa: ANN401
+        if not self._is_whole(name):
+            raise FileNotFoundError(name)
+        return super()._load_data(name)
+
+    def _is_whole(self, name: str) -> bool:
+        path = Path(self._cache_path) / name
+        expected = _manifest().get(f"{path.parent.name}/{name}")
+        return expected is not None and path.is_file() and sha256(path.read_bytes()).hexdigest() == expected
+
+
+@cache
+def _manifest() -> dict[str, str]:
+    path = SHIPPED / MANIFEST
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    """The compiled code of one function: what the wheel brings for any processor, then what was compiled here."""
+
+    def __init__(self, function: Any, folder: Path) -> None:  # noqa: ANN401
+        def located(function: Any) -> Any:  # noqa: ANN401
+            impl = caching.CompileResultCacheImpl.__new__(caching.CompileResultCacheImpl)
+            impl._locator, impl._lineno = _Locator(function, folder), function.__code__.co_firstlineno
+            impl._filename_base = impl.get_filename_base(function.__qualname__, sys.abiflags)
+            return impl
+
+        self._impl_class = located
+        super().__init__(function)
+        base = self._impl.filename_base
+        self._shipped = _ShippedFile(str(SHIPPED / folder.name), base, folder.name) if _manifest() else None
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401
+        if self._shipped is not None:
+            of_code, (triple, *_), code = self._index_key(sig, target_context.codegen())
+            data = self._shipped.load((of_code, (triple, "generic", ""), code))
+            if data is not None:
+                return self._impl.rebuild(target_context, data)
+        return super()._load_overload(sig, target_context)
+
+
 def _shared(dispatcher: Any, folder: Path) -> Any:  # noqa: ANN401
     """Compile each function once for all processes, for types only, and without vector loops.
 
@@ -174,18 +264,15 @@ def _shared(dispatcher: Any, folder: Path) -> Any:  # noqa: ANN401
 
 def cached(*, inlined: bool = False, **options: Any) -> Callable[[F], F]:  # noqa: ANN401
     """Compile with numba's `options` and this package's cache; `inlined`: copy the code into every caller."""
-    options |= {"cache": True, "error_model": "numpy", "forceinline": inlined}  # else a callee takes its caller's
+    options |= {"error_model": "numpy", "forceinline": inlined}  # else a callee takes its caller's
 
     def compiled(function: F) -> F:
         if config.DISABLE_JIT:
             return function
-        before = config.CACHE_DIR
-        folder = cache_folder(function.__module__.removeprefix(f"{PACKAGE}."))
-        config.CACHE_DIR = str(folder)  # numba reads it when a function is decorated, and only then
-        try:
-            return _shared(numba.njit(**options)(function), folder)  # type: ignore[no-any-return]
-        finally:
-            config.CACHE_DIR = before
+        folder = cache_folder(function.__module__.removeprefix(f"{PROJECT}."))
+        dispatcher = numba.njit(**options)(function)
+        dispatcher._cache = _Cache(function, folder)
+        return _shared(dispatcher, folder)  # type: ignore[no-any-return]
 
     return compiled
 
@@ -211,7 +298,7 @@ class _Notice(Listener):
 
     def on_start(self, event: Event) -> None:
         dispatcher = event.data["dispatcher"]
-        if not _Notice.printed and dispatcher.py_func.__module__.startswith(PACKAGE):
+        if not _Notice.printed and dispatcher.py_func.__module__.startswith(PREFIXES):
             _Notice.printed = True
             print(NOTICE, file=sys.stderr)
 

@@ -57,8 +57,8 @@ def _foremost(named: pl.DataFrame, title: str, most: pl.Expr) -> pl.DataFrame:
     ranked = named.group_by(title).agg(most.alias("most")).sort("most", title, descending=[True, False])
     if ranked.height <= MOST:
         return named
-    kept = pl.col(title).is_in(ranked[title].head(MOST).to_list())
-    return named.with_columns(pl.when(kept).then(title).otherwise(pl.lit(OTHERS)).alias(title))
+    frequent = pl.col(title).is_in(ranked[title].head(MOST).to_list())
+    return named.with_columns(pl.when(frequent).then(title).otherwise(pl.lit(OTHERS)).alias(title))
 
 
 def _told(named: pl.DataFrame, blocks: BlockBootstrap, title: str) -> pl.DataFrame:

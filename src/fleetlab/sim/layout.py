@@ -42,21 +42,21 @@ def record(text: str, overlay: str = "", **sizes: int) -> np.dtype[Any]:
         name, _, kind = word.partition(":")
         assert not hasattr(np.recarray, name), f"an attribute of every array: {name}"
         fields.append((name, f"{kind or 'i'}8", (sizes[name],)) if name in sizes else (name, f"{kind or 'i'}8"))
-    made: Any = np.dtype(fields, align=True)
+    layout: Any = np.dtype(fields, align=True)
     if overlay:
-        names, kinds, offsets = [*made.names], *([made.fields[name][k] for name in made.names] for k in (0, 1))
+        names, kinds, offsets = [*layout.names], *([layout.fields[name][k] for name in layout.names] for k in (0, 1))
         names, kinds, offsets = [*names, overlay], [*kinds, ("i8", (len(AMOUNTS),))], [*offsets, 0]
-        spec: Any = {"names": names, "formats": kinds, "offsets": offsets, "itemsize": made.itemsize}
-        made = np.dtype(spec, align=True)
-    return made  # type: ignore[no-any-return]
+        spec: Any = {"names": names, "formats": kinds, "offsets": offsets, "itemsize": layout.itemsize}
+        layout = np.dtype(spec, align=True)
+    return layout  # type: ignore[no-any-return]
 
 
 def table(rows: int, kind: np.dtype[Any], **columns: object) -> Records:
     """Make a table of zeros with some columns filled in."""
-    made = np.zeros(rows, dtype=kind).view(np.recarray)
+    records = np.zeros(rows, dtype=kind).view(np.recarray)
     for name, values in columns.items():
-        made[name] = values
-    return made
+        records[name] = values
+    return records
 
 
 def writable(array: Any) -> Any:  # noqa: ANN401
@@ -115,11 +115,12 @@ class Scoring(NamedTuple):
 
 CLOCK = record(
     "now:f instant running arrived freed listed candidates waiting next_job head shadow_time:f"
-    " renew freed_cpu freed_memory freed_gpu freed_idle freed_types last_job over"
+    " renew freed_cpu freed_memory freed_gpu freed_idle freed_types last_job over policy_error"
 )
 #   instant: counts them; running, freed, listed, candidates, waiting: lengths of lists; head: the job that blocks the
 #   queue or has the reservation, -1: none; shadow_time: when its reservation starts; freed_*: the most on a freed node;
-#   last_job: the loop ends when this one has started, -1: with all jobs; over: it has
+#   last_job: the loop ends when this one has started, -1: with all jobs; over: it has, or with policy_error, of which
+#   an answer was not a number
 
 # The queue of a kind.
 QUEUE = record("first length slot next previous candidate fit_bound both_bound delays shortest:f")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType, ModuleType
 
 from fleetlab.core import FleetlabError, PolicyError
+from fleetlab.core.word_spellings import is_of_user
 from fleetlab.core.words import WORDS
 from fleetlab.sim.orders import BY_NAME
 from fleetlab.sim.policy import Ranking, order, placement
 
 KINDS: dict[str, type[Ranking]] = {"order": order, "placement": placement}
 ESTIMATES = frozenset({"estimate", "remaining"})  # what a policy sees of runtimes
+_TEXTS: dict[str, tuple[Path, str]] = {}  # the files of imported modules of the user, as they were then
 
 
 def load(words: str, kind: str) -> Ranking | str:
@@ -31,7 +33,7 @@ def load(words: str, kind: str) -> Ranking | str:
     module, colon, name = words.partition(":")
     if not colon:
         return BY_NAME.get(words, words) if kind == "order" else words
-    return _policy_in(_imported(module), name, kind)
+    return _policy_in(imported(module), name, kind)
 
 
 def reads_estimates(policy: str | Ranking | FunctionType) -> bool:
@@ -40,15 +42,21 @@ def reads_estimates(policy: str | Ranking | FunctionType) -> bool:
     >>> reads_estimates(lambda s, job, now: s.estimate[job]), reads_estimates(lambda s, job, now: s.submit[job])
     (True, False)
     """
-    found = load(policy, "order") if isinstance(policy, str) else policy
-    code = getattr(getattr(found, "rank", found), "__code__", None)
+    ranking = load(policy, "order") if isinstance(policy, str) else policy
+    code = getattr(getattr(ranking, "rank", ranking), "__code__", None)
     return code is not None and not ESTIMATES.isdisjoint(code.co_names)
 
 
-def _imported(module: str) -> ModuleType:
+def imported(module: str) -> ModuleType:
+    """Import a module of the user, from the current folder first, as its file is now."""
     try:
-        with _from_here():
-            return import_module(module)
+        with _from_here() as here:
+            _forget_changed(module, here)
+            before = set(sys.modules)
+            try:
+                return import_module(module)
+            finally:
+                _TEXTS.update(_texts(set(sys.modules) - before, here))
     except FleetlabError:
         raise
     except ModuleNotFoundError as e:
@@ -61,14 +69,49 @@ def _imported(module: str) -> ModuleType:
 
 
 @contextmanager
-def _from_here() -> Iterator[None]:
-    """Look for modules in the current folder first, but only as long as this lasts."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
+def _from_here() -> Iterator[Path]:
+    """Look for modules in the current folder first, but only as long as this lasts.
+
+    No bytecode is written: Python takes it for current where a file changes within a second and keeps its size.
+    """
+    here, bytecode = Path.cwd(), sys.dont_write_bytecode
+    sys.path.insert(0, str(here))
+    sys.dont_write_bytecode = True
     try:
-        yield
+        yield here
     finally:
-        sys.path.remove(here)
+        sys.path.remove(str(here))
+        sys.dont_write_bytecode = bytecode
+
+
+def _forget_changed(module: str, here: Path) -> None:
+    """Let Python read modules again whose folder or files have changed: so workers read them too."""
+    top = module.partition(".")[0]
+    inside = (here / f"{top}.py", here / top / "__init__.py")
+    loaded = _file(top)
+    elsewhere = loaded is not None and is_of_user(top) and loaded not in inside and any(p.is_file() for p in inside)
+    current = all(file.is_relative_to(here) and _text(file) == text for file, text in _TEXTS.values())
+    if current and not elsewhere:
+        return
+    for name in [name for name in sys.modules if name in _TEXTS or (elsewhere and name.partition(".")[0] == top)]:
+        del sys.modules[name]
+    _TEXTS.clear()
+    invalidate_caches()
+
+
+def _texts(modules: Iterable[str], here: Path) -> dict[str, tuple[Path, str]]:
+    files = {name: _file(name) for name in modules}
+    own = {name: file for name, file in files.items() if file is not None and is_of_user(name, file)}
+    return {name: (file, _text(file)) for name, file in own.items() if file.is_relative_to(here)}
+
+
+def _file(module: str) -> Path | None:
+    name = getattr(sys.modules.get(module), "__file__", None)
+    return Path(name) if name else None
+
+
+def _text(file: Path) -> str:
+    return file.read_text("utf-8", "replace") if file.is_file() else ""
 
 
 def _on_import(module: str, e: BaseException) -> PolicyError:
@@ -80,14 +123,16 @@ def _on_import(module: str, e: BaseException) -> PolicyError:
 
 
 def _policy_in(module: ModuleType, name: str, kind: str) -> Ranking:
-    found = getattr(module, name, None)
-    if isinstance(found, KINDS[kind]):
-        return found
-    if isinstance(found, FunctionType):
-        return KINDS[kind](found)
-    if isinstance(found, Ranking):
-        msg = f"{module.__name__}:{name} is an {found.kind}, not a {kind}".replace("an p", "a p").replace("a o", "an o")
-        raise PolicyError(msg, hint=f"pass it as --{found.kind}, or decorate it with `@{kind}`")
+    policy = getattr(module, name, None)
+    if isinstance(policy, KINDS[kind]):
+        return policy
+    if isinstance(policy, FunctionType):
+        return KINDS[kind](policy)
+    if isinstance(policy, Ranking):
+        msg = f"{module.__name__}:{name} is an {policy.kind}, not a {kind}".replace("an p", "a p").replace(
+            "a o", "an o"
+        )
+        raise PolicyError(msg, hint=f"pass it as --{policy.kind}, or decorate it with `@{kind}`")
     mine = [word for word, value in vars(module).items() if isinstance(value, KINDS[kind])]
     what = "is not a policy" if hasattr(module, name) else "is not there"
     msg = f"{module.__name__}:{name} {what}"

@@ -43,21 +43,22 @@ class Measures:
     @cached_property
     def numbers(self) -> dict[str, tuple[Replicates, Range, str]]:
         """What is estimated: its replicates, the range of possible values, and its unit."""
-        found: dict[str, tuple[Replicates, Range, str]] = {}
+        numbers: dict[str, tuple[Replicates, Range, str]] = {}
         for metric in METRICS:
-            known = self.done.drop_nulls(metric.column) if metric.column else self.done.clear()
-            if known.height:
-                values = known[metric.column].to_numpy()
-                for name, replicates in estimates.distribution(metric.name, values, self.blocks(known)).items():
-                    found[name] = replicates, (metric.least, math.inf), metric.unit
+            measured = self.done.drop_nulls(metric.column) if metric.column else self.done.clear()
+            if measured.height:
+                values = measured[metric.column].to_numpy()
+                for name, replicates in estimates.distribution(metric.name, values, self.blocks(measured)).items():
+                    numbers[name] = replicates, (metric.least, math.inf), metric.unit
         there, allocated = (x.sum(axis=1)[:BLOCKS] for x in self.usage.both)
         if there.sum():
             share = BlockBootstrap.of_series(BLOCKS).ratios(100 * allocated, there)
-            found[ALLOCATION] = share, (0.0, 100.0), "%"
-        users = self.done.group_by("user").agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
+            numbers[ALLOCATION] = share, (0.0, 100.0), "%"
+        by_user = self.done.group_by("user", maintain_order=True)  # so that sums have one order
+        users = by_user.agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
         if users.height > 1:
-            found[FAIRNESS] = estimates.fairness(users["bounded_slowdown"].to_numpy()), SHARE, ""
-        return found
+            numbers[FAIRNESS] = estimates.fairness(users["bounded_slowdown"].to_numpy()), SHARE, ""
+        return numbers
 
     @property
     def replicates(self) -> dict[str, Replicates]:
@@ -71,12 +72,12 @@ class Measures:
 
 def per_day(usage: Usage, prices: Prices) -> list[Estimate]:
     """Return GPU-hours, energy and cost per day: what runs of different span can be compared by."""
-    seconds, held = float(usage.edges[-1] - usage.edges[0]), usage.held()
+    seconds, allocation = float(usage.edges[-1] - usage.edges[0]), usage.held()
     if not seconds:
         return []
     totals = {
-        ("GPU-hours allocated", "GPU-h"): sum(held.allocated.values()) / HOUR,
-        ("energy", "kWh"): accounts.energy_kwh(held, prices),
-        ("cost", prices.unit): accounts.cost(held, prices),
+        ("GPU-hours allocated", "GPU-h"): sum(allocation.allocated.values()) / HOUR,
+        ("energy", "kWh"): accounts.energy_kwh(allocation, prices),
+        ("cost", prices.unit): accounts.cost(allocation, prices),
     }
     return [Estimate.exact(f"{name} per day", x * DAY / seconds, unit) for (name, unit), x in totals.items()]

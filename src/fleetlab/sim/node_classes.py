@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, WorkloadError
 from fleetlab.core.constraint import Constraint
+from fleetlab.sim.distinct import distinct_rows
 from fleetlab.sim.layout import MAX_GPUS, MAX_TYPES, Ints
 
 SEPARATOR = "\n"
@@ -50,12 +51,11 @@ class NodeClasses:
         _few_gpus(cluster)
         nodes = _nodes(cluster)
         asks, ask = _asks(jobs, nodes)
-        places = asks.select("partitions", "constraint").unique(maintain_order=True)
+        places, place = distinct_rows(asks, ["partitions", "constraint"])
         allowed, unread = _allowed(places, nodes)
         of_node, types, with_gpus = _numbered(nodes, allowed, cluster)
         of_class = np.zeros((len(allowed), len(types)), dtype=np.bool_)
         of_class[:, of_node] = allowed
-        place = _rows(asks.select(places.columns), places)
         masks = [_mask(row, of_class[p], types, with_gpus) for row, p in zip(asks["types"], place, strict=True)]
         wide = [_mask(row, np.ones(len(types), dtype=np.bool_), types, with_gpus) for row in asks["types"]]
         queues, queue = _queues(asks["partitions"])
@@ -95,20 +95,14 @@ def _asks(jobs: pl.DataFrame, nodes: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
         partitions=_joined("partitions") if nodes["partitions"].list.len().max() else nothing,
         constraint=pl.col("constraint").fill_null("") if nodes["features"].list.len().max() else nothing,
     )
-    distinct = requests.unique(maintain_order=True)
+    distinct, ask = distinct_rows(requests)
     # Names are put in order here, of few wordings: of the list of every job it takes long.
     ordered = pl.col("types", "partitions").str.split(SEPARATOR).list.unique().list.sort().list.join(SEPARATOR)
-    return distinct.with_columns(ordered), _rows(requests, distinct)
+    return distinct.with_columns(ordered), ask
 
 
 def _joined(column: str) -> pl.Expr:
     return pl.col(column).list.join(SEPARATOR)
-
-
-def _rows(rows: pl.DataFrame, distinct: pl.DataFrame) -> Ints:
-    number = distinct.with_row_index("row")
-    numbers = rows.join(number, on=distinct.columns, how="left", maintain_order="left", nulls_equal=True)["row"]
-    return numbers.to_numpy().astype(np.int64)
 
 
 def _allowed(places: pl.DataFrame, nodes: pl.DataFrame) -> tuple[Bools, Bools]:

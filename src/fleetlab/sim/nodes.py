@@ -54,7 +54,7 @@ def gpu_slots(shape: Record, node: Record, gpus: Records) -> int:
 
 
 @inner
-def room(shape: Record, node: Record, gpus: Records, apps: Ints) -> int:
+def node_slots(shape: Record, node: Record, gpus: Records, apps: Ints) -> int:
     """Return how many instances a node could take now, one after the other."""
     if not holds(shape, node, gpus, apps):
         return 0
@@ -138,13 +138,13 @@ def take(shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int
         if free == node.largest_free:
             node.largest_free = largest_free(node, gpus)
         return 1 << (g - node.first_gpu)
-    bits, left = 0, shape.gpus
+    bits, missing = 0, shape.gpus
     for g in range(node.first_gpu, node.end_gpu):
-        if left and gpus[g].free == WHOLE and gpus[g].free_memory >= shape.gpu_memory:
+        if missing and gpus[g].free == WHOLE and gpus[g].free_memory >= shape.gpu_memory:
             gpus[g].free = 0
             gpus[g].free_memory -= shape.gpu_memory
             bits |= 1 << (g - node.first_gpu)
-            left -= 1
+            missing -= 1
     node.idle_gpus -= shape.gpus
     if node.idle_gpus == 0:
         node.largest_free = largest_free(node, gpus)
@@ -199,8 +199,8 @@ def units(shape: Record, free: int, memory: int) -> int:
 
 
 @inner
-def room_after(of: Record, shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int:
-    """Return what `room` of `of` would be if a node that has some also had an instance of `shape`, a fraction on `at`.
+def node_slots_after(of: Record, shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int:
+    """Return what `node_slots` of `of` would be with an instance of `shape` more on the node, a fraction on GPU `at`.
 
     The same as to take it, count, and give it back, but quicker: this is asked of many nodes.
     """
@@ -215,11 +215,11 @@ def room_after(of: Record, shape: Record, node: Record, gpus: Records, apps: Int
         most = min(most, of.per_node - apps[of.app, node.number] - (1 if same else 0))
     if of.gpus == 0:
         return most
-    count, left = 0, shape.gpus if shape.milli == WHOLE else 0
+    count, missing = 0, shape.gpus if shape.milli == WHOLE else 0
     for g in range(node.first_gpu, node.end_gpu):
         free, memory = gpus[g].free, gpus[g].free_memory
-        if left and free == WHOLE:
-            left -= 1
+        if missing and free == WHOLE:
+            missing -= 1
         elif g == at:
             count += units(of, free - shape.milli, memory - shape.gpu_memory)
         else:

@@ -6,12 +6,14 @@ the keys of all jobs at once (`fixed_ranks`); for the others the loops have quic
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from fleetlab.sim.layout import Floats
-from fleetlab.sim.policy import State, order, state_of
+from fleetlab.sim.jit import inner, value
+from fleetlab.sim.layout import WHOLE, Floats, Ints
+from fleetlab.sim.policy import BuiltInOrder, State, order, state_of
 from fleetlab.sim.world import World
 
 ENOUGH = 3600.0  # GPU-seconds: whoever has had less goes first under `las`
@@ -82,6 +84,39 @@ def las(enough: float = ENOUGH) -> order:
     return las
 
 
+@inner
+def wfp3(s: State, job: int, now: float) -> float:
+    """The most (wait / estimated runtime)³ × size first: large jobs, once they have waited as long as they run."""
+    # The size: GPUs in all, or instances where they have none. No function of its own: plain Python asks this one too.
+    size = s.instances[job] * (s.gpu_milli[job] if s.gpu_milli[job] > 0 else WHOLE) / WHOLE
+    waited = (now - s.submit[job]) / max(1.0, s.estimate[job])
+    return -waited * waited * waited * size
+
+
+@inner
+def unicef(s: State, job: int, now: float) -> float:
+    """The most wait / (log2(size) × estimated runtime) first; a size below 2, whose logarithm is 0, counts as 2."""
+    size = s.instances[job] * (s.gpu_milli[job] if s.gpu_milli[job] > 0 else WHOLE) / WHOLE
+    return (s.submit[job] - now) / (math.log2(max(2.0, size)) * max(1.0, s.estimate[job]))
+
+
+@value
+def rank_wfp3(s: State, jobs: Ints, n: int, now: float, keys: Floats) -> int:
+    """Fill in the keys of `n` jobs."""
+    for k in range(n):
+        keys[k] = wfp3(s, jobs[k], now)
+    return 1
+
+
+@value
+def rank_unicef(s: State, jobs: Ints, n: int, now: float, keys: Floats) -> int:
+    """Fill in the keys of `n` jobs."""
+    for k in range(n):
+        keys[k] = unicef(s, jobs[k], now)
+    return 1
+
+
+TIMED = {"wfp3": BuiltInOrder(wfp3, rank_wfp3), "unicef": BuiltInOrder(unicef, rank_unicef)}
 BY_NAME = {
     "fifo": fifo,
     "sjf": sjf,
@@ -92,6 +127,7 @@ BY_NAME = {
     "las": las(),
     "fair": fair,
     "srpt": srpt,
+    **TIMED,
 }
 
 
@@ -113,6 +149,8 @@ def world_ranks(name: str, world: World) -> Floats:
     if name == "fifo":
         return np.zeros(count)
     blank = np.zeros(count)
-    known = world.estimate if world.learners == 0 else blank
+    estimate = world.estimate if world.learners == 0 else blank
     usage = np.zeros(len(world.users))
-    return fixed_ranks(name, state_of(world, world.nodes, estimate=known, attained=blank, remaining=blank, usage=usage))
+    return fixed_ranks(
+        name, state_of(world, world.nodes, estimate=estimate, attained=blank, remaining=blank, usage=usage)
+    )

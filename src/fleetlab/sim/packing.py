@@ -125,7 +125,7 @@ def pack(
         if progress:
             progress("filling the cluster under each placement", k + 1, (k + 1) / (len(placements) * len(seeds)))
     settings = s.words() | {"placements": list(placements), "seeds": list(seeds), "upto": UPTO}
-    return Packing(pl.concat(runs), Provenance("pack", s.workload.source, settings), study.notes)
+    return Packing(pl.concat(runs), s.provenance("pack", settings), study.notes)
 
 
 @dataclass
@@ -198,10 +198,10 @@ def _study(workload: Workload, cluster: Cluster) -> _Study:
         raise WorkloadError(msg, hint=f"at most {MAX_TYPES}: merge those that pods do not tell apart")
     shapes, shape = _shapes(workload, bits)
     pods = Pods(*(_ints(shapes[c]) for c in ("cpu_milli", "memory_mib", "milli", "gpus", "types")))
-    left = len(cluster) - nodes.height
-    notes = [f"{left:,} nodes without a GPU are left out, as in the FGD study"] if left else []
-    found = _Study(nodes, bits, shape, pods, _usual(shapes, shape), ())
-    never = _nowhere(pods, found.nodes())[shape]
+    without = len(cluster) - nodes.height
+    notes = [f"{without:,} nodes without a GPU are left out, as in the FGD study"] if without else []
+    packing = _Study(nodes, bits, shape, pods, _usual(shapes, shape), ())
+    never = _nowhere(pods, packing.nodes())[shape]
     if never.any():
         asked = (pods.gpus * pods.milli)[shape]
         share = 100 * asked[never].sum() / asked.sum()
@@ -209,16 +209,16 @@ def _study(workload: Workload, cluster: Cluster) -> _Study:
             f"{never.sum():,} instances fit on no node, even an empty one, and count as arrived all the same: "
             f"{share:.3g} % of the GPUs that are asked for"
         )
-    return replace(found, notes=tuple(notes))
+    return replace(packing, notes=tuple(notes))
 
 
 def _nowhere(pods: Pods, nodes: Nodes) -> NDArray[np.bool_]:
     """Which shapes of pods no empty node holds."""
-    found = np.ones(len(pods.cpu), dtype=np.bool_)
+    never = np.ones(len(pods.cpu), dtype=np.bool_)
     for cpu, memory, gpus, bit in set(zip(nodes.cpu, nodes.memory, np.diff(nodes.first), nodes.type, strict=True)):
         suits = (pods.gpus == 0) | ((pods.types & bit > 0) & (pods.gpus <= gpus))
-        found &= ~(suits & (pods.cpu <= cpu) & (pods.memory <= memory))
-    return found
+        never &= ~(suits & (pods.cpu <= cpu) & (pods.memory <= memory))
+    return never
 
 
 def _shapes(workload: Workload, bits: dict[str, int]) -> tuple[pl.DataFrame, Ints]:

@@ -184,15 +184,15 @@ def by_fragments(p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, before:
                 if after < best:
                     best, where = after, g
     else:
-        left, taken = pods.gpus[p], 0
+        missing, cards = pods.gpus[p], 0
         for g in range(len(gpu)):
-            if left and gpu[g] == WHOLE:
+            if missing and gpu[g] == WHOLE:
                 gpu[g] = 0
-                taken |= 1 << g
-                left -= 1
+                cards |= 1 << g
+                missing -= 1
         best = fragment(gpu, cpu, nodes.type[n], usual)
         for g in range(len(gpu)):
-            if taken >> g & 1:
+            if cards >> g & 1:
                 gpu[g] = WHOLE
     return int(np.floor(100 / (1 + math.exp(-(before - best) / 1000)))), where
 
@@ -229,11 +229,11 @@ def put(p: int, n: int, at: int, pods: Pods, nodes: Nodes) -> None:
     if pods.milli[p] < WHOLE:
         nodes.gpu[at] -= pods.milli[p]
         return
-    left = pods.gpus[p]
+    missing = pods.gpus[p]
     for g in range(nodes.first[n], nodes.first[n + 1]):
-        if left and nodes.gpu[g] == WHOLE:
+        if missing and nodes.gpu[g] == WHOLE:
             nodes.gpu[g] = 0
-            left -= 1
+            missing -= 1
 
 
 @step
@@ -285,7 +285,7 @@ def pack(
         lost[n] = fragment(nodes.gpu[nodes.first[n] : nodes.first[n + 1]], nodes.cpu[n], nodes.type[n], usual)
     # Scores are kept by shape and node until the node changes: nearly all are what they were for the last such pod.
     shapes = len(pods.cpu)
-    known, version = np.full((shapes, count), -1, np.int32), np.zeros(count, np.int32)
+    computed, version = np.full((shapes, count), -1, np.int32), np.zeros(count, np.int32)
     scores, gpus = np.empty((shapes, count), np.int16), np.empty((shapes, count), np.int16)
     allocated, failed = np.zeros(len(marks), np.int64), np.zeros(len(marks), np.int64)
     fragments = np.zeros(len(marks))
@@ -295,9 +295,9 @@ def pack(
         p = stream[k]
         n, top, many = -1, UNFIT, 0
         for m in order:
-            if known[p, m] != version[m]:
+            if computed[p, m] != version[m]:
                 scores[p, m], gpus[p, m] = score(placement, p, m, pods, nodes, usual, lost[m])
-                known[p, m] = version[m]
+                computed[p, m] = version[m]
             many += scores[p, m] > UNFIT
             if scores[p, m] > top:
                 n, top = m, scores[p, m]

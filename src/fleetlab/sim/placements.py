@@ -44,12 +44,12 @@ def fragmentation(node: Record, gpus: Records, cpu: int, typical: Records) -> fl
     """
     free, idle, most, least = 0, 0, 0, WHOLE
     for g in range(node.first_gpu, node.end_gpu):
-        left = gpus[g].free
-        free += left
-        idle += left == WHOLE
-        most = max(most, left)
-        if left:
-            least = min(least, left)
+        free_here = gpus[g].free
+        free += free_here
+        idle += free_here == WHOLE
+        most = max(most, free_here)
+        if free_here:
+            least = min(least, free_here)
     if free == 0:
         return 0.0
     lost, unable = 0.0, 0.0  # milli that are too small, and the weight of the shapes that can use none at all

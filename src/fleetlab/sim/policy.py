@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numba import config, njit, types
+from numba import njit, types
 from numba.core.errors import NumbaError
 from numba.core.types import CompileResultWAP, WrapperAddressProtocol
 from numba.core.typing.templates import Signature
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import PolicyError
 from fleetlab.sim.compile_errors import in_a_line
+from fleetlab.sim.jit import config, inner
 from fleetlab.sim.layout import Floats, Ints, Records
 from fleetlab.sim.purity import moves, must_be_pure
 from fleetlab.sim.site_view import SiteView
@@ -29,9 +30,9 @@ from fleetlab.sim.world import World
 
 
 class State(NamedTuple):
-    """What a scheduler could know, as read-only columns; never how long a job will really run."""
+    """What a scheduler could know, as read-only columns; never how long a job will really run, nor who comes next."""
 
-    # Of jobs; those per instance are so for each instance of the gang.
+    # Of jobs that have arrived: `len` counts them. Those per instance are so for each instance of the gang.
     submit: Floats  # seconds
     estimate: Floats  # estimated runtime, s; known from its arrival on
     instances: Ints
@@ -79,6 +80,7 @@ def _column(name: str) -> types.Array[Any]:
 # Columns of jobs and users are arrays of their own; those of nodes and accounts may be columns of a table, a stride
 # apart.
 NODE_COLUMNS = State._fields[State._fields.index("free_cpu") :]
+JOB_COLUMNS = State._fields[: State._fields.index("usage")]
 ACCOUNT_COLUMNS = ("parent", "level", "shares", "decayed", "fair_share")
 STRIDED = (*NODE_COLUMNS, *ACCOUNT_COLUMNS)
 FLOATS = (
@@ -158,6 +160,59 @@ def state_of(
 def _is_as_declared(column: NDArray[Any], kind: types.Array[Any]) -> bool:
     # Compiled code believes the declaration: a column of another type would be misread, not refused.
     return str(column.dtype) == str(kind.dtype) and (kind.layout == "A" or column.flags.c_contiguous)
+
+
+def no_state() -> State:
+    """Return the state of no jobs and no nodes, where nobody is asked."""
+    return State(*(read_only(np.zeros(0, np.float64 if name in FLOATS else np.int64)) for name in State._fields))
+
+
+@inner
+def arrived(s: State, n: int) -> State:
+    """Return the state at a time when `n` jobs have arrived: columns of jobs end with the last of them."""
+    return State(
+        s.submit[:n], s.estimate[:n], s.instances[:n], s.cpu_milli[:n], s.memory_mib[:n], s.gpu_milli[:n],
+        s.priority[:n], s.user[:n], s.attained[:n], s.remaining[:n], s.limit[:n], s.qos[:n], s.partition_id[:n],
+        s.account[:n], s.usage, s.qos_priority, s.parent, s.level, s.shares, s.decayed, s.fair_share, s.weights,
+        s.free_cpu, s.free_memory, s.free_gpu, s.idle, s.most, s.gpus, s.gpu_type, s.capacity_cpu, s.capacity_memory,
+    )  # fmt: skip
+
+
+arrived_in_python = getattr(arrived, "py_func", arrived)
+
+
+class Arrivals(NamedTuple):
+    """What jobs bring with them, which policies see from their arrival on: blank before, also behind a column's end."""
+
+    floats: Floats  # [columns, jobs]: of all jobs
+    ints: Ints
+    seen_floats: Floats  # of those that have arrived
+    seen_ints: Ints
+
+
+BROUGHT_FLOATS = ("submit", "estimate", "limit")
+BROUGHT_INTS = tuple(name for name in JOB_COLUMNS if name not in FLOATS)
+_NO_FLOATS, _NO_INTS = np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int64)
+NO_ARRIVALS = Arrivals(_NO_FLOATS, _NO_INTS, _NO_FLOATS, _NO_INTS)
+
+
+def hide_arrivals(s: State) -> tuple[State, Arrivals]:
+    """Return the state before the first job has arrived, and what `show` fills it from."""
+    floats, ints = (np.array([getattr(s, name) for name in of]) for of in (BROUGHT_FLOATS, BROUGHT_INTS))
+    shown = Arrivals(floats, ints, np.full(floats.shape, np.nan), np.zeros_like(ints))
+    views = dict(
+        zip((*BROUGHT_FLOATS, *BROUGHT_INTS), map(read_only, (*shown.seen_floats, *shown.seen_ints)), strict=True)
+    )
+    return s._replace(**views), shown
+
+
+@inner
+def show(arrivals: Arrivals, t: int) -> None:
+    """Let policies see what job `t` brings: it arrives."""
+    for k in range(len(arrivals.floats)):
+        arrivals.seen_floats[k, t] = arrivals.floats[k, t]
+    for k in range(len(arrivals.ints)):
+        arrivals.seen_ints[k, t] = arrivals.ints[k, t]
 
 
 def read_only(column: NDArray[Any]) -> Any:  # noqa: ANN401
@@ -257,7 +312,8 @@ class Ranking:
         return "returns NaN" if answer != answer else float(answer)
 
     def _compile(self) -> Fill:
-        rank = njit(boundscheck=True, **INSIDE)(self.rank)
+        rank, before = njit(boundscheck=True, **INSIDE)(self.rank), config.BOUNDSCHECK
+        config.BOUNDSCHECK = 1  # for functions that the policy calls too: nothing is read behind a column's end
         try:
             rank.compile(self._asks)
             answer = rank.nopython_signatures[0].return_type
@@ -269,6 +325,8 @@ class Ranking:
             what, hint = in_a_line(str(e), State._fields)
             msg = f"{self} does not compile: {what}"
             raise PolicyError(msg, hint=hint) from None
+        finally:
+            config.BOUNDSCHECK = before
         # Taken as a value of that one signature, not as a function of its own type: so the simulator compiles once.
         return Loop(fill.get_compile_result(self.signature))
 
@@ -314,6 +372,7 @@ class order(Ranking):
     def __init__(self, rank: Rank) -> None:
         super().__init__(rank)
         self.moves = moves(self.rank)  # may a key change while its job waits? If not, it is asked for once
+        self.timed = not moves(self.rank, by_time=False)  # if so, with nothing but the time?
 
     def __call__(self, s: State, job: int, now: float) -> float:
         """What the function says, as plain Python."""
@@ -340,6 +399,19 @@ class order(Ranking):
 
     def _said(self, s: State, item: int, beside: float) -> str:
         return f"job {item} at {float(beside)} s: {_row(s, item, of=10)}"
+
+
+class BuiltInOrder(order):
+    """An order whose keys change with time, with the loop around it, which is compiled once for all processes."""
+
+    def __init__(self, rank: Rank, fill: Any) -> None:  # noqa: ANN401
+        super().__init__(rank)
+        self.moves = self.timed = True
+        self._around_it = fill
+
+    def _compile(self) -> Fill:
+        self._around_it.compile(ORDER_SIGNATURE)
+        return Loop(self._around_it.get_compile_result(ORDER_SIGNATURE))
 
 
 class placement(Ranking):
@@ -397,7 +469,10 @@ class placement(Ranking):
         return f"job {int(beside)} on node {item}: {_row(s, item, of=-len(NODE_COLUMNS))}"
 
 
-GUARD = "answer for every job: guard divisions and logarithms, as in `x / max(1.0, y)`, and stay inside the columns"
+GUARD = (
+    "answer for every job: guard divisions and logarithms, as in `x / max(1.0, y)`, and stay inside the columns; those "
+    "of jobs end with the last that has arrived"
+)
 
 
 def _row(s: State, item: int, *, of: int) -> str:
@@ -437,8 +512,8 @@ def _function(rank: object, policy: Ranking) -> FunctionType:
         raise PolicyError(msg, hint=f"write it as {takes}")
     code = rank.__code__
     if code.co_argcount != len(policy.takes) or code.co_kwonlyargcount or code.co_flags & _STARS:
-        found = inspect.signature(rank)
-        msg = f"a policy of kind {policy.kind} takes {', '.join(policy.takes)}, not: `{rank.__name__}{found}`"
+        given = inspect.signature(rank)
+        msg = f"a policy of kind {policy.kind} takes {', '.join(policy.takes)}, not: `{rank.__name__}{given}`"
         raise PolicyError(msg, hint=f"write it as {takes}; the names are free, their number is not")
     return rank
 

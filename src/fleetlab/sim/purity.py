@@ -19,13 +19,13 @@ from numba import config
 
 from fleetlab.core import PolicyError
 
-# What the state has that never changes while a job waits; the estimate only of the job itself: others' are learnt.
-FIXED = (
-    "submit", "instances", "cpu_milli", "memory_mib", "gpu_milli", "priority", "user", "gpus", "gpu_type",
-    "capacity_cpu", "capacity_memory", "weights", "limit", "qos", "partition_id", "account", "qos_priority", "parent",
-    "level", "shares",
+# What the state has that never changes while a job waits. Of jobs it is what the job itself brings: with others' rows
+# its key would change when they arrive.
+FIXED = ("gpus", "gpu_type", "capacity_cpu", "capacity_memory", "weights", "qos_priority", "parent", "level", "shares")
+OWN = (
+    "submit", "estimate", "instances", "cpu_milli", "memory_mib", "gpu_milli", "priority", "user", "limit", "qos",
+    "partition_id", "account",
 )  # fmt: skip
-OWN = "estimate"
 PURE = ("abs", "bool", "divmod", "float", "int", "len", "max", "min", "pow", "range", "round", "enumerate", "zip")
 WRITES = ("sort", "partition", "fill", "put", "itemset", "setfield", "setflags", "resize", "byteswap")
 SILENT = ("EXTENDED_ARG", "CACHE", "NOP", "RESUME", "PRECALL", "PUSH_NULL", "COPY_FREE_VARS", "NOT_TAKEN")
@@ -59,32 +59,34 @@ def _apart(i: dis.Instruction) -> Iterator[Step]:
 # -- can its answer change while a job waits? ---------------------------------------------------------------------
 
 
-def moves(rank: FunctionType) -> bool:
-    """Can the key that this order gives a job change while the job waits?
+def moves(rank: FunctionType, *, by_time: bool = True) -> bool:
+    """Can the key that this order gives a job change while the job waits: by the time, or by all but the time?
 
     >>> moves(lambda s, job, now: s.estimate[job])
     False
     >>> moves(lambda s, job, now: s.estimate[job] - (now - s.submit[job]))
     True
+    >>> moves(lambda s, job, now: s.estimate[job] - (now - s.submit[job]), by_time=False)
+    False
     """
     code = rank.__code__
     names = code.co_varnames[:3]
     done = steps(code)
     if code.co_cellvars or any(step.does in ("MAKE_FUNCTION", "CALL_FUNCTION_EX") for step in done):
         return True
-    return any(_may_move(done, k, names) for k in range(len(done)))
+    return any(_may_move(done, k, names, by_time) for k in range(len(done)))
 
 
-def _may_move(done: list[Step], k: int, names: tuple[str, ...]) -> bool:
+def _may_move(done: list[Step], k: int, names: tuple[str, ...], by_time: bool) -> bool:  # noqa: FBT001
     s, job, now = names
     step, then = done[k], [*done[k + 1 : k + 4], *[Step("", None)] * 3]
     if "FAST" not in step.does or step.name not in names:
         return False
     if step.does != "LOAD_FAST" or step.name == now:
-        return True
+        return by_time or step.does != "LOAD_FAST"
     if step.name != s:
         return False
-    if then[0] == ("LOAD_ATTR", OWN):
+    if then[0].does == "LOAD_ATTR" and then[0].name in OWN:
         return then[1] != ("LOAD_FAST", job) or then[2].does != "BINARY_SUBSCR"
     return then[0].does != "LOAD_ATTR" or then[0].name not in FIXED
 
@@ -100,8 +102,8 @@ def must_be_pure(rank: FunctionType, who: str, *, read: tuple[FunctionType, ...]
     if rank in read:
         return
     outside = dict(zip(rank.__code__.co_freevars, rank.__closure__ or (), strict=True))
-    seen = {name: cell.cell_contents for name, cell in outside.items() if not _is_empty(cell)}
-    _judge_code(rank.__code__, rank.__globals__, seen, who, (*read, rank))
+    values = {name: cell.cell_contents for name, cell in outside.items() if not _is_empty(cell)}
+    _judge_code(rank.__code__, rank.__globals__, values, who, (*read, rank))
 
 
 def _is_empty(cell: Any) -> bool:  # noqa: ANN401
@@ -145,24 +147,24 @@ def _resolved(
 ) -> tuple[str, Any]:  # fmt: skip
     """The thing from outside that is used at step `k`, through modules: `np.random.rand` is what that leads to."""
     name = str(done[k].name)
-    known = outside if done[k].does == "LOAD_DEREF" else {**vars(builtins), **world}
-    if name not in known:
+    names = outside if done[k].does == "LOAD_DEREF" else {**vars(builtins), **world}
+    if name not in names:
         msg = f"{who} uses `{name}`, which is not defined"
         raise PolicyError(msg, hint="look at the spelling; names in a policy are those of its own file")
-    value, said = known[name], name
+    value, path = names[name], name
     while isinstance(value, ModuleType) and k + 1 < len(done) and done[k + 1].does == "LOAD_ATTR":
         k += 1
-        said = f"{said}.{done[k].name}"
+        path = f"{path}.{done[k].name}"
         if value not in (math, np) and value.__name__ != "numpy.random":
             break
         if not hasattr(value, done[k].name):
-            msg = f"{who} uses `{said}`, which is not there"
+            msg = f"{who} uses `{path}`, which is not there"
             raise PolicyError(msg, hint=f"look at the spelling; {MAY}")
         value = getattr(value, done[k].name)
-    return said, value
+    return path, value
 
 
-def _judge(said: str, value: object, who: str, read: tuple[FunctionType, ...]) -> None:
+def _judge(path: str, value: object, who: str, read: tuple[FunctionType, ...]) -> None:
     """Refuse a thing from outside whose answer may change; compiled code keeps what it was."""
     if _is_constant(value) or value is math or value is np or _is_pure_function(value):
         return
@@ -173,12 +175,12 @@ def _judge(said: str, value: object, who: str, read: tuple[FunctionType, ...]) -
         return
     if isinstance(value, list | dict | set | bytearray | np.ndarray):
         what = "an array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
-        msg = f"{who} reads `{said}`, {what} that could change; compiled, it would keep what it was"
+        msg = f"{who} reads `{path}`, {what} that could change; compiled, it would keep what it was"
         raise PolicyError(msg, hint="make it a number or a tuple, or a parameter of a function that makes the policy")
     if isinstance(value, FunctionType) and not _is_of_python(value):
-        msg = f"{who} calls `{said}`, which is not compiled"
+        msg = f"{who} calls `{path}`, which is not compiled"
         raise PolicyError(msg, hint="put `@numba.njit` above that function, or write it out in the policy")
-    msg = f"{who} uses `{said}`, which is not known to give the same answer each time and to do nothing beside"
+    msg = f"{who} uses `{path}`, which is not known to give the same answer each time and to do nothing beside"
     raise PolicyError(msg, hint=MAY)
 
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, PolicyError, WorkloadError
 from fleetlab.core.catalog.reasons import ABOVE_JOB_LIMIT, ABOVE_QUEUE, ABOVE_QUOTA
-from fleetlab.core.queue_rules import Queues
-from fleetlab.core.queues import Amounts, JobLimits, Limits, Queue
-from fleetlab.core.slurm import Qos
+from fleetlab.core.queue_rules import LIMITS_ALONE, Queues
+from fleetlab.core.queues import Amounts, JobLimits, Limits, Qos, Queue
 from fleetlab.sim.layout import WHOLE, Floats, Ints, table
 from fleetlab.sim.queue_tree import TreeTables, tree_tables
 from fleetlab.sim.quota import MEMBER, NO_LIMIT, QUEUE_ROW, Quotas
@@ -32,17 +31,17 @@ class Tenants:
 
     of_job: Ints
     row: Ints  # [tenants]: in the tree
-    limits: list[list[int]]  # [tenants]: entries of `keys` and `known`
+    limits: list[list[int]]  # [tenants]: entries of `keys` and `all_limits`
     job_limits: list[list[JobLimits]]  # [tenants]
     keys: list[LimitKey]
-    known: list[Limits]
+    all_limits: list[Limits]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobQueues:
     """The queues of a scenario and the quotas of its users, in GPUs, on a cluster."""
 
-    queues: Queues = field(default_factory=lambda: Queues(rules="slurm"))
+    queues: Queues = field(default_factory=lambda: Queues(rules=LIMITS_ALONE))
     quota: Mapping[str, float] = field(default_factory=dict)
     cluster: Cluster | None = None
 
@@ -72,13 +71,13 @@ class JobQueues:
         members = table(
             len(distinct), MEMBER, queue=tenants.row[distinct[:, 0]], first_limit=first, end_limit=end,
         )  # fmt: skip
-        limits, seconds = _limit_tables(tenants.known, units)
+        limits, seconds = _limit_tables(tenants.all_limits, units)
         quotas = Quotas(
             members=members, queues=tree.queues, asks=np.ascontiguousarray(distinct[:, 1:]),
             limits_of=np.array([k for limits_of in of for k in limits_of], dtype=np.int64), amounts=tree.amounts,
             limits=limits, seconds=seconds, shares=tree.shares,
             submitted=np.array(
-                [(NO_LIMIT if of.submitted is None else of.submitted, 0) for of in tenants.known], dtype=np.int64
+                [(NO_LIMIT if of.submitted is None else of.submitted, 0) for of in tenants.all_limits], dtype=np.int64
             ).reshape(-1, 2),
         )  # fmt: skip
         return quotas, member.reshape(-1).astype(np.int64)
@@ -95,19 +94,19 @@ class JobQueues:
         distinct = names.unique(maintain_order=True).with_row_index("tenant")
         of_job = names.join(distinct, on=names.columns, how="left", maintain_order="left")["tenant"]
         rows, numbers = self._tree(_units(self.queues)).rows, dict[LimitKey, int]()
-        places, known, limits, job_limits = list[int](), list[Limits](), list[list[int]](), list[list[JobLimits]]()
+        places, all_limits, limits, job_limits = list[int](), list[Limits](), list[list[int]](), list[list[JobLimits]]()
         for _, name, user, qos in distinct.iter_rows():
             queue = self.queues.tree.of(name, user)
             places.append(rows[queue.name] if queue else len(rows))
             mine = []
             for key, stated in self._limits(queue, name, user, qos):
                 if key not in numbers:
-                    numbers[key] = len(known)
-                    known.append(stated)
+                    numbers[key] = len(all_limits)
+                    all_limits.append(stated)
                 mine.append(numbers[key])
             limits.append(mine)
             job_limits.append(list(self._job_limits(queue, qos)))
-        return Tenants(_ints(of_job), np.array(places, dtype=np.int64), limits, job_limits, list(numbers), known)
+        return Tenants(_ints(of_job), np.array(places, dtype=np.int64), limits, job_limits, list(numbers), all_limits)
 
     def _no_queue(self, named: pl.Series) -> WorkloadError:
         column = self.queues.column
@@ -180,12 +179,12 @@ def _totals(cluster: Cluster | None, units: Mapping[str, int]) -> dict[str, floa
         return {}
     nodes = cluster.frame
     cpu, memory, gpus = (_ints(nodes[column]) for column in ("cpu_milli", "memory_mib", "gpus"))
-    found = {"cpu": float(cpu.sum()), "memory": float(memory.sum()), "gpu": float(gpus.sum() * WHOLE)}
+    totals = {"cpu": float(cpu.sum()), "memory": float(memory.sum()), "gpu": float(gpus.sum() * WHOLE)}
     for name in units:
         if name.startswith(TYPED):
             mine = (nodes["gpu_type"] == name.removeprefix(TYPED)).fill_null(value=False).to_numpy()
-            found[name] = float(gpus[mine].sum() * WHOLE)
-    return found
+            totals[name] = float(gpus[mine].sum() * WHOLE)
+    return totals
 
 
 def _row(amounts: Amounts, units: Mapping[str, int], missing: float) -> list[float]:
@@ -196,9 +195,9 @@ def _at_once(limits: Limits) -> Amounts:
     return dict(limits.resources) | ({} if limits.jobs is None else {JOBS: limits.jobs})
 
 
-def _limit_tables(known: Iterable[Limits], units: Mapping[str, int]) -> tuple[Ints, Floats]:
-    most = [_row(_at_once(of), units, NO_LIMIT) for of in known]
-    spent = [[value * MINUTE for value in _row(of.minutes, units, np.inf)] for of in known]
+def _limit_tables(all_limits: Iterable[Limits], units: Mapping[str, int]) -> tuple[Ints, Floats]:
+    most = [_row(_at_once(of), units, NO_LIMIT) for of in all_limits]
+    spent = [[value * MINUTE for value in _row(of.minutes, units, np.inf)] for of in all_limits]
     shape = (len(most), len(units))
     limits = np.zeros((len(most), 2, len(units)), dtype=np.int64)
     limits[:, 0] = np.array(most, dtype=np.int64).reshape(shape)
@@ -212,10 +211,10 @@ def _most(tenants: Tenants, tenant: int, units: Mapping[str, int], *, of_users: 
     most = np.full(len(units), np.inf)
     for k in tenants.limits[tenant]:
         if (tenants.keys[k][0] == USER) == of_users:
-            most = np.minimum(most, _row(_at_once(tenants.known[k]), units, np.inf))
-            spent = np.array(_row(tenants.known[k].minutes, units, np.inf))
+            most = np.minimum(most, _row(_at_once(tenants.all_limits[k]), units, np.inf))
+            spent = np.array(_row(tenants.all_limits[k].minutes, units, np.inf))
             most = np.where(spent <= 0, 0, most)
-            if tenants.known[k].submitted == 0:
+            if tenants.all_limits[k].submitted == 0:
                 most[0] = 0
     return most
 

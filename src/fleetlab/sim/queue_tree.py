@@ -41,15 +41,15 @@ def tree_tables(queues: Queues, units: Mapping[str, int], totals: Mapping[str, f
     bounded = np.zeros(guaranteed.shape, dtype=bool)
     for row in range(len(members)):
         bounded[row] = (guaranteed[root == root[row]] >= 0).any(axis=0)
-    quota, kept = _quotas(parent, np.maximum(guaranteed, 0), lending)
-    quota, kept = np.where(bounded, quota, UNBOUND), np.where(bounded, kept, 0)
+    quota, unlent = _quotas(parent, np.maximum(guaranteed, 0), lending)
+    quota, unlent = np.where(bounded, quota, UNBOUND), np.where(bounded, unlent, 0)
     most = np.where(bounded & (borrowing >= 0), quota + borrowing, NO_LIMIT)
     top = NO_LIMIT if rule.idle else quota
     most = np.where(parent[:, None] < 0, np.where(bounded, top, NO_LIMIT), most)
     shares = _shares(rule, members, quota, bounded, root, np.array([totals.get(name, 0.0) for name in units]))
     return TreeTables(
-        rows, _rows(rule, members, parent), np.stack([quota, kept, most, np.zeros_like(quota)], axis=1), shares,
-        _potential(parent, kept, most),
+        rows, _rows(rule, members, parent), np.stack([quota, unlent, most, np.zeros_like(quota)], axis=1), shares,
+        _potential(parent, unlent, most),
     )  # fmt: skip
 
 
@@ -76,20 +76,20 @@ def _roots(parent: Ints) -> Ints:
 
 def _quotas(parent: Ints, own: Ints, lending: Ints) -> tuple[Ints, Ints]:
     """Return the quota of each queue, with what those below lend, and the part of it that it keeps for itself."""
-    quota, kept = own.copy(), np.zeros_like(own)
+    quota, unlent = own.copy(), np.zeros_like(own)
     for row in range(len(parent) - 1, -1, -1):
-        kept[row] = np.where(lending[row] >= 0, np.maximum(0, quota[row] - lending[row]), 0)
+        unlent[row] = np.where(lending[row] >= 0, np.maximum(0, quota[row] - lending[row]), 0)
         if parent[row] >= 0:
-            quota[parent[row]] += quota[row] - kept[row]
-    return quota, kept
+            quota[parent[row]] += quota[row] - unlent[row]
+    return quota, unlent
 
 
-def _potential(parent: Ints, kept: Ints, most: Ints) -> Floats:
-    found = np.where(most >= 0, most, np.inf)
+def _potential(parent: Ints, unlent: Ints, most: Ints) -> Floats:
+    potential = np.where(most >= 0, most, np.inf)
     for row in range(len(parent)):
         if parent[row] >= 0:
-            found[row] = np.minimum(found[row], kept[row] + found[parent[row]])
-    return found
+            potential[row] = np.minimum(potential[row], unlent[row] + potential[parent[row]])
+    return potential
 
 
 def _rows(rule: QueueRule, members: Sequence[Queue], parent: Ints) -> Records:

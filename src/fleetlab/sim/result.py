@@ -14,10 +14,10 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Progress, Provenance, Result, Scenario, WorkloadError
 from fleetlab.core.catalog import HOLDERS
 from fleetlab.core.coverage import Coverage
-from fleetlab.core.durations import duration, plural
+from fleetlab.core.durations import beside_the_log, duration, plural
+from fleetlab.core.figure import TimelineFigure
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
-from fleetlab.core.timeline_figure import TimelineFigure
 from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, figures, job_classes
 from fleetlab.sim.accounts import HOUR
@@ -25,14 +25,12 @@ from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
 from fleetlab.sim.holdings import Holdings
 from fleetlab.sim.layout import TICK, WHOLE, Floats
 from fleetlab.sim.ledger import waits
-from fleetlab.sim.ledger.blockers import blockers
-from fleetlab.sim.ledger.heads import queue_heads
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger, ledger_over_time
-from fleetlab.sim.ledger.segments import WaitSegments, wait_segments
+from fleetlab.sim.ledger.segments import WaitSegments, blockers, queue_heads, wait_segments
 from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.measures import Measures, blocks_of, per_day
 from fleetlab.sim.result_notes import beginning, in_part, scheduler_notes, timed_out, unfinished
-from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Replicates
@@ -51,7 +49,7 @@ class SimResult(Result):
     """Who ran when and where, why they waited, and who was refused; tables are made when they are asked for."""
 
     world: World
-    played: Played
+    played: Schedule
     cluster: Cluster
     provenance: Provenance
     prices: Prices = field(default_factory=Prices)
@@ -62,7 +60,7 @@ class SimResult(Result):
     def of(
         cls,
         world: World,
-        played: Played,
+        played: Schedule,
         cluster: Cluster,
         provenance: Provenance,
         *,
@@ -74,33 +72,37 @@ class SimResult(Result):
         if played.eligible is not None:  # by dependencies, whose ends the loop decided
             eligible = np.where(np.isinf(played.eligible), played.stopped, played.eligible)
             world = replace(world, eligible=eligible, submit=np.maximum(eligible, np.minimum(world.submit, eligible)))
-        said = list(notes)
+        sentences = list(notes)
         if played.refused is not None and played.refused.any():
             world = world.leaving_out(played.refused)
         if count := int(timed_out(world, played)[world.measured].sum()):
-            said.append(f"time limits end {plural(count, 'job')}")
+            sentences.append(f"time limits end {plural(count, 'job')}")
         if played.cut is not None and (count := int((played.cut > 0)[world.measured].sum())):
-            said.append(f"{plural(count, 'job')} ended before the time, by a preemption, with a node or at a limit")
+            sentences.append(
+                f"{plural(count, 'job')} ended before the time, by a preemption, with a node or at a limit"
+            )
         if count := in_part(world, played):
-            said.append(
+            sentences.append(
                 f"{plural(count, 'job')} with fewer pods than requested, as the least that will do allows: those of "
                 "a Job run its completions in more waves, others for as much pod-time"
             )
-        if left := unfinished(world, played):
-            said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
+        if open_jobs := unfinished(world, played):
+            sentences.append(
+                f"{open_jobs} when the simulation stops: means and quantiles are of the jobs that completed"
+            )
         if prices is None:
-            said.append(
+            sentences.append(
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
                 "`prices` takes your own"
             )
-        said.append(beginning(world, scenario))
-        said += scheduler_notes(scenario, cluster)
-        return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
+        sentences.append(beginning(world, scenario))
+        sentences += scheduler_notes(scenario, cluster)
+        return cls(world, played, cluster, provenance, prices or Prices(), tuple(sentences), scenario)
 
     def __repr__(self) -> str:
         first = "mean wait " + amount(self.summary()[0]) if self.completed.height else "no job completed"
-        left = f", {self.refused.height:,} left out" if self.refused.height else ""
-        return f"<SimResult {self.jobs.height:,} jobs, {self._policy + ', ' if self._policy else ''}{first}{left}>"
+        omitted = f", {self.refused.height:,} left out" if self.refused.height else ""
+        return f"<SimResult {self.jobs.height:,} jobs, {self._policy + ', ' if self._policy else ''}{first}{omitted}>"
 
     @property
     def _policy(self) -> str:
@@ -117,16 +119,16 @@ class SimResult(Result):
         nodes = f"{plural(len(self.cluster), 'node')}, {plural(self.cluster.gpus, 'GPU')}"
         jobs = f"{self.completed.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
         what = f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", ")
-        return (what, *self._beside_the_log())
+        return (*self._beside_the_log(), what)
 
     def _beside_the_log(self) -> list[str]:
         """Say what the log recorded of the same jobs."""
         both = self.recorded
         if not both["recorded"].sum() or self.scenario is None:  # logs without starts have those of the submissions
             return []
-        recorded, simulated = (duration(float(both[name].mean())) for name in ("recorded", "simulated"))  # type: ignore[arg-type]
-        log = "The synthetic log has" if self.scenario.trace.workload.synthetic else "The log recorded"
-        return [f"{log} a mean wait of {recorded} for {plural(both.height, 'job')}; simulated, they wait {simulated}."]
+        if self.scenario.trace.workload.synthetic:  # its waits were drawn, not scheduled
+            return []
+        return [beside_the_log(*(float(both[name].mean()) for name in ("recorded", "simulated")))]  # type: ignore[arg-type]
 
     @cached_property
     def coverage(self) -> Coverage | None:
@@ -238,8 +240,8 @@ class SimResult(Result):
 
         """
         row = self._row(job)
-        found, world = wait_segments(self.world, self.played, row), self.world
-        begin, end, reason = [found.begin], [found.end], [found.reason]
+        segments, world = wait_segments(self.world, self.played, row), self.world
+        begin, end, reason = [segments.begin], [segments.end], [segments.reason]
         for seconds, since, why in (
             (self._not_eligible[row], world.submitted[row], BY_ELIGIBLE),
             (self._start_up[row], self.played.start[row], BY_START_UP),
@@ -281,8 +283,8 @@ class SimResult(Result):
         row = self._row(job)
         rows, begin, end = queue_heads(self.world, self.played, row, wait_segments(self.world, self.played, row))
         number = self.world.frame["job"].gather(rows)
-        known = pl.select(pl.when(number >= 0).then(number)).to_series()
-        return pl.DataFrame({"job": known, "row": rows, "begin": begin, "end": end})
+        numbers = pl.select(pl.when(number >= 0).then(number)).to_series()
+        return pl.DataFrame({"job": numbers, "row": rows, "begin": begin, "end": end})
 
     def blockers(self, job: int) -> pl.DataFrame:
         """Return who ran where one job could have run while it waited; who held most of what it missed is first.
@@ -312,17 +314,17 @@ class SimResult(Result):
 
         """
         row = self._row(job)
-        found = blockers(self.world, self.played, row, wait_segments(self.world, self.played, row))
-        number = self.world.frame["job"].gather(found.job)
+        blocking = blockers(self.world, self.played, row, wait_segments(self.world, self.played, row))
+        number = self.world.frame["job"].gather(blocking.job)
         return pl.DataFrame(
             {
                 "job": pl.select(pl.when(number >= 0).then(number)).to_series(),
-                "row": found.job,
-                "begin": found.begin,
-                "end": pl.Series(np.where(np.isinf(found.end), np.nan, found.end), nan_to_null=True),
-                "holder": pl.Series([HOLDERS.names[k] for k in found.kind], dtype=pl.String),
-                "seconds": found.seconds,
-                "gpu_seconds": found.gpu_seconds,
+                "row": blocking.job,
+                "begin": blocking.begin,
+                "end": pl.Series(np.where(np.isinf(blocking.end), np.nan, blocking.end), nan_to_null=True),
+                "holder": pl.Series([HOLDERS.names[k] for k in blocking.kind], dtype=pl.String),
+                "seconds": blocking.seconds,
+                "gpu_seconds": blocking.gpu_seconds,
             }
         ).sort("seconds", "gpu_seconds", "begin", descending=[True, True, False], maintain_order=True)
 
@@ -354,20 +356,20 @@ class SimResult(Result):
         True
 
         """
-        found = self.played.runs(self.world.first)
-        mine = (found.begin < within[1]) & (found.end > within[0])
-        picked = np.flatnonzero(mine if job is None else mine & (found.job == self._row(job)))
-        count = found.instances(self.world.instances)[picked]
+        runs = self.played.runs(self.world.first)
+        mine = (runs.begin < within[1]) & (runs.end > within[0])
+        picked = np.flatnonzero(mine if job is None else mine & (runs.job == self._row(job)))
+        count = runs.instances(self.world.instances)[picked]
         of = np.repeat(picked, count)
-        place = found.first[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+        place = runs.first[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
         return pl.DataFrame(
             {
-                "job": self.world.frame["job"].gather(found.job[of]),
-                "row": found.job[of],
-                "begin": found.begin[of],
-                "end": pl.Series(np.where(np.isinf(found.end[of]), np.nan, found.end[of]), nan_to_null=True),
-                "node": self.cluster.frame["node"].gather(found.where[place]),
-                "gpus": found.got[place],
+                "job": self.world.frame["job"].gather(runs.job[of]),
+                "row": runs.job[of],
+                "begin": runs.begin[of],
+                "end": pl.Series(np.where(np.isinf(runs.end[of]), np.nan, runs.end[of]), nan_to_null=True),
+                "node": self.cluster.frame["node"].gather(runs.where[place]),
+                "gpus": runs.got[place],
             }
         )
 
@@ -571,11 +573,13 @@ class SimResult(Result):
     def cluster_timeline(self, most: int) -> TimelineFigure | None:
         """Return GPUs × time and the queue below it, as a picture of at most so many bytes; None without a GPU."""
         from fleetlab.sim.tiles.figure import Clock, figure, panels
+        from fleetlab.sim.tiles.rows import main_reasons
         from fleetlab.sim.tiles.timeline import ClusterTimeline
 
         if not self.cluster.gpus or not self.played.stopped:
             return None
         timeline = ClusterTimeline.of(self.world, self.played, self.cluster, self.scenario)
+        timeline.coloring["reason"] = main_reasons(self.world, self.ledger)
         return figure(timeline, self._policy, Clock.of(self.scenario), panels(self.world, self.played), most)
 
     @cached_property
@@ -680,7 +684,9 @@ class SimResult(Result):
         there, allocated = (x[:BLOCKS].T for x in self._usage.both)
         blocks = BlockBootstrap.of_series(BLOCKS)
         both = zip(self._usage.types, allocated, there, strict=True)
-        return {name: blocks.ratio(held, up, SHARE).interval() for name, held, up in both if up.any()}
+        return {
+            name: blocks.ratio(allocated_here, up, SHARE).interval() for name, allocated_here, up in both if up.any()
+        }
 
     def _accounts(self) -> list[Estimate]:
         gpus = self.jobs["gpu_milli"].cast(pl.Int64) * self.jobs["instances"] / WHOLE
@@ -693,7 +699,11 @@ class SimResult(Result):
             self.energy_kwh,
             self.cost,
             Estimate.exact("jobs completed", completed),
-            *([Estimate.exact("jobs not completed", left)] if (left := self.jobs.height - completed) else []),
+            *(
+                [Estimate.exact("jobs not completed", uncompleted)]
+                if (uncompleted := self.jobs.height - completed)
+                else []
+            ),
         ]
 
     @property

@@ -7,21 +7,13 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Scenario
 from fleetlab.core.durations import plural
-from fleetlab.core.names import clip
-from fleetlab.core.slurm import Slurm
-from fleetlab.sim.layout import RUNNING, WAITING
-from fleetlab.sim.schedule import Played
-from fleetlab.sim.schedulers import instance_notes
-from fleetlab.sim.site_notes import site_notes
+from fleetlab.core.schedulers import Feature, Scheduler
+from fleetlab.sim.layout import RUNNING, WAITING, WHOLE
+from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.world import World
 
-WITHOUT_SITE = (
-    "the site's Slurm is not simulated: dependencies are met when the log saw it, and limits, array throttles, states "
-    "of partitions and reservations of the site do not hold"
-)
 
-
-def timed_out(world: World, played: Played) -> NDArray[np.bool_]:
+def timed_out(world: World, played: Schedule) -> NDArray[np.bool_]:
     """Which jobs their time limits have ended."""
     if played.timed_out is not None:
         return np.asarray(played.timed_out > 0)
@@ -34,15 +26,25 @@ def scheduler_notes(scenario: Scenario | None, cluster: Cluster) -> list[str]:
         return []
     if scenario.scheduler is None:
         own = scenario.trace.scheduler
-        return [] if own is None else [WITHOUT_SITE if isinstance(own, Slurm) else f"{own.title} is not simulated"]
-    if scenario.slurm is None:
-        return [*instance_notes(scenario), *site_notes(scenario)]
-    there = set(cluster.frame["partitions"].explode())
-    without = sorted(part.name for part in scenario.slurm.partitions if part.name not in there)
-    if not without:
-        return []
-    nodes = "nodes and their partitions are those of the trace or of `cluster`, not of the configuration"
-    return [f"no node is in these partitions of the configuration: {clip(', '.join(without))}; {nodes}"]
+        return [] if own is None else [own.not_simulated()]
+    return [*_instance_notes(scenario, scenario.scheduler), *scenario.scheduler.notes(scenario, cluster)]
+
+
+def _instance_notes(s: Scenario, scheduler: Scheduler) -> list[str]:
+    """Say what became of jobs with several instances, and with fractions of a GPU."""
+    notes, one = [], scheduler.schedules.removesuffix("s")
+    if s.split_instances is not None:
+        split = int((s.trace.workload.frame["instances"] > 1).sum())
+        notes.append(
+            f"{scheduler.title} places {one} by {one} and knows no gangs: the instances of {plural(split, 'job')} are "
+            f"{one}s that start and end on their own, and a row here is a {one}"
+        )
+    fractions = int(s.workload.frame["gpu_milli"].is_between(1, WHOLE - 1).sum())
+    if Feature.FRACTIONS not in scheduler.honors and fractions:
+        notes.append(
+            f"{scheduler.title} counts whole GPUs: {plural(fractions, one)} that request a part of one hold it all"
+        )
+    return notes
 
 
 def beginning(world: World, scenario: Scenario | None) -> str:
@@ -55,7 +57,7 @@ def beginning(world: World, scenario: Scenario | None) -> str:
     return "the cluster starts empty: waits early in the run are too low"
 
 
-def in_part(world: World, played: Played) -> int:
+def in_part(world: World, played: Schedule) -> int:
     """How many jobs of those measured ran with fewer instances than they ask for."""
     if played.segments is None:
         return 0
@@ -63,7 +65,7 @@ def in_part(world: World, played: Played) -> int:
     return int(np.isin(world.measured, played.segments.job[fewer]).sum())
 
 
-def unfinished(world: World, played: Played) -> str:
+def unfinished(world: World, played: Schedule) -> str:
     """Return how many jobs run, wait or are yet to be submitted when the simulation stops; empty if none."""
     late, status = (world.submitted > played.stopped)[world.measured], played.status[world.measured]
     counts = {

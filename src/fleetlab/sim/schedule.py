@@ -44,7 +44,7 @@ class Up:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Played:
+class Schedule:
     """One entry a job of the world, in the same order."""
 
     start: Floats  # [jobs]: of its first run; nan: never
@@ -89,9 +89,9 @@ class Played:
             job = np.flatnonzero(~np.isnan(self.start))
             end = np.where(np.isnan(self.end), np.inf, self.end)[job]
             return Segments(job, self.start[job], end, first[job], self.where, self.got)
-        found = self.segments
-        still = np.flatnonzero((self.status[found.job] == RUNNING) & (found.end >= self.stopped))
-        latest = dict(zip(found.job[still].tolist(), still.tolist(), strict=True))
-        end = found.end.copy()
+        runs = self.segments
+        still = np.flatnonzero((self.status[runs.job] == RUNNING) & (runs.end >= self.stopped))
+        latest = dict(zip(runs.job[still].tolist(), still.tolist(), strict=True))
+        end = runs.end.copy()
         end[list(latest.values())] = np.inf
-        return replace(found, end=end)
+        return replace(runs, end=end)

@@ -29,13 +29,13 @@ NOT_UP, TOO_MUCH, OVER_LIMIT, WRONG_TYPE, WRONG_COUNT, NO_SUCH_GPU, GPU_TAKEN, L
 SAMPLE = ("up", "allocated", "used", "fragmented")  # columns of a sample by GPU type, in milli of GPUs
 UP, ALLOCATED, USED, FRAGMENTED = range(len(SAMPLE))
 BESIDE_GPUS = len(AMOUNTS)
-PLAYED_RUN = record("job user shape_id first instances begin:f end:f")  # first: its first instance
+SCHEDULED_RUN = record("job user shape_id first instances begin:f end:f")  # first: its first instance
 
 
 class RunTable(NamedTuple):
     """RunTable, and where their instances are."""
 
-    runs: Records  # PLAYED_RUN
+    runs: Records  # SCHEDULED_RUN
     by_begin: Ints  # in order of begin, then end
     by_end: Ints  # those that take time, in order of end
     node: Ints  # [instances]
@@ -174,6 +174,22 @@ def replay(
     return 0, -1, -1, 0.0
 
 
+@inner
+def last_at(times: Floats, time: float) -> int:
+    """Return the last place of sorted times that is not after `time`; -1: none.
+
+    `np.searchsorted` would do, but to load code that calls it numba imports scipy, a quarter of a second.
+    """
+    low, high = 0, len(times)
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] <= time:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
 @loop
 def allocated_between(of: RunTable, column: Ints, edges: Floats, out: Floats) -> None:
     """Add to `out[j, column]` what is allocated from `edges[j]` to `edges[j + 1]`, in milli of a GPU × seconds."""
@@ -186,7 +202,7 @@ def allocated_between(of: RunTable, column: Ints, edges: Floats, out: Floats) ->
         milli[:] = 0
         for i in range(run.first, run.first + run.instances):
             milli[column[of.node[i]]] += shape.gpus * shape.milli
-        j = max(0, np.searchsorted(edges, run.begin, side="right") - 1)
+        j = max(0, last_at(edges, run.begin))
         while j < len(edges) - 1 and edges[j] < run.end:
             seconds = min(run.end, edges[j + 1]) - max(run.begin, edges[j])
             for c in range(len(milli)):

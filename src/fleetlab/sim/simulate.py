@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, PolicyError, Progress, Provenance, Scenario, Speed, Words, Workload, WorkloadError
+from fleetlab.core import Cluster, PolicyError, Progress, Scenario, Speed, Words, Workload, WorkloadError
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.core.slurm import Slurm
+from fleetlab.core.schedulers import Accounts, Feature, Scheduler
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.components import joined, parts_of
 from fleetlab.sim.layout import WHOLE, Floats
 from fleetlab.sim.load import load
+from fleetlab.sim.orders import TIMED
 from fleetlab.sim.policy import order as Order
 from fleetlab.sim.policy import placement as Placement
 from fleetlab.sim.policy import state_of
 from fleetlab.sim.queue_tables import JobQueues
 from fleetlab.sim.result import SimResult
-from fleetlab.sim.schedule import Played
-from fleetlab.sim.schedulers import instances_apart, play_by
+from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.site_view import SiteView
 from fleetlab.sim.start_up import latencies
-from fleetlab.sim.world import World, world
+from fleetlab.sim.world import RunningJobs, World, world
 
 if TYPE_CHECKING:
     from fleetlab.sim.engine.begin import Running  # with the engine, which is compiled when first used
@@ -73,7 +73,7 @@ def simulate(
     --------
     >>> import fleetlab
     >>> fleetlab.simulate("builtin:200", order="sjf", load=20)
-    <SimResult 200 jobs, sjf/greedy/best_fit, mean wait 110 s (95 % CI 60 to 260)>
+    <SimResult 200 jobs, sjf/greedy/best_fit, mean wait 110 s (95 % CI 50 to 280)>
 
     """
     s = Scenario.of(scenario, cluster, **words)
@@ -84,7 +84,7 @@ def simulate(
     jobs = world_of(s)
     if s.data.is_log and s.min_coverage:
         require(Coverage.of(s.run_times, jobs.refused), s.min_coverage)
-    provenance = Provenance("simulate", s.workload.source, s.settings(), s.seed)
+    provenance = s.provenance("simulate", s.settings())
     result = SimResult.of(jobs, play_scenario(s, jobs, progress), s.cluster, provenance, prices=s.prices, scenario=s)
     if s.data.is_log and s.min_coverage:  # a scheduler with rules of its own may have refused more
         require(Coverage.of(s.run_times, result.refused), s.min_coverage)
@@ -94,27 +94,28 @@ def simulate(
 def world_of(s: Scenario) -> World:
     """Return the jobs and nodes of a scenario as the loops take them; whatever their order, backfill or placement."""
     queues, own = _queues(s), s.scheduler
-    part = WHOLE if own is not None and own.whole_gpus else SHARINGS[s.policy.sharing].granularity
-    apart = own is not None and own.apart  # by rules that know no estimates
-    before = None if s.before is None else instances_apart(s.before.frame) if apart else s.before.frame
+    whole = own is not None and Feature.FRACTIONS not in own.honors
+    part = WHOLE if whole else SHARINGS[s.policy.sharing].granularity
+    splits = own is not None and Feature.GANGS not in own.honors  # by rules that know no estimates
+    before = None if s.before is None else split_instances(s.before.frame) if splits else s.before.frame
     return world(
-        s.workload, s.cluster, estimate="oracle" if apart else _estimate(s), part=part, before=before,
+        s.workload, s.cluster, estimate="oracle" if splits else _estimate(s), part=part, before=before,
         refusals=None if queues is None else queues.refusals,
         latency=latencies(s.latency, s.workload.frame, before, s.cluster.frame["gpu_type"], s.seed),
         cycle=s.policy.cycle, phase=s.begin,
     )  # fmt: skip
 
 
-def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None, *, draws: int | None = None) -> Played:
+def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None, *, draws: int | None = None) -> Schedule:
     """Run the loop of a scenario on its jobs and nodes; `draws` is how many orders within a second Slurm plays."""
     played = _play(s, jobs, progress, draws)
     # What a job held after its end, until the scheduler looked again, kept nobody waiting.
     return replace(played, end=played.end - jobs.unseen) if s.policy.cycle else played
 
 
-def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None) -> Played:
+def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None) -> Schedule:
     if s.scheduler is not None:
-        return play_by(s.scheduler, s, jobs, progress, draws)
+        return _by_scheduler(s.scheduler, s, jobs, progress, draws)
     policy, weights = s.policy, np.array(s.policy.weights, dtype=np.float64)
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
     queues = _queues(s)
@@ -124,8 +125,8 @@ def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None
         raise PolicyError(msg, hint="leave cycle out, or the others")
     if moving or queues is not None:
         return _reference(s, jobs, order, placement, weights, progress)
-    rank = _rank(order, jobs, weights, s.trace.slurm) if isinstance(placement, str) else None
-    parts = parts_of(jobs) if rank is not None and _separable(jobs, placement) else []
+    rank = _rank(order, jobs, weights, _accounts(s)) if isinstance(placement, str) else None
+    parts = parts_of(jobs) if isinstance(rank, str | np.ndarray) and _separable(jobs, placement) else []
     if parts:
         ranks = [rank[part.jobs] if isinstance(rank, np.ndarray) else rank for part in parts]
         played = [_quick(s, part.world, of, placement) for part, of in zip(parts, ranks, strict=True)]
@@ -138,24 +139,56 @@ def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None
     return _reference(s, jobs, order, placement, weights, progress) if one is None else one
 
 
-def play_from(s: Scenario, jobs: World, running: Running, last_job: int = -1) -> Played | None:
+def _by_scheduler(
+    scheduler: Scheduler, s: Scenario, jobs: World, progress: Progress | None, draws: int | None
+) -> Schedule:
+    """Simulate by a scheduler with rules of its own, which is not given what it does not honor."""
+    if s.policy.queues is not None:
+        msg = f"{scheduler.title} takes queues from its own configuration, and no others"
+        raise PolicyError(msg, hint="scheduler=event simulates queues; or leave `queues` out")
+    wanted = {Feature.NODE_EVENTS: bool(s.events), Feature.CHECKPOINTS: s.policy.recovery is not None}
+    for feature, given in wanted.items():
+        if given and feature not in scheduler.honors:
+            msg = f"{scheduler.title} is simulated without {feature}"
+            raise PolicyError(msg, hint="leave events and recovery out, or simulate with scheduler=event")
+    # A replica is one of many: each has an order within a second of its own.
+    schedule: Schedule = scheduler.simulate(s, jobs, progress=progress, draws=1 if s.replica else draws)
+    return schedule
+
+
+def split_instances(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a row of one instance for each instance of jobs."""
+    rows = np.repeat(np.arange(frame.height), frame["instances"].to_numpy())
+    return frame[rows].with_columns(instances=pl.lit(1, dtype=frame.schema["instances"]))
+
+
+def _accounts(s: Scenario) -> Accounts | None:
+    """Return the accounts of the trace's site, which policies see."""
+    return None if s.trace.scheduler is None else s.trace.scheduler.accounts()
+
+
+def play_from(s: Scenario, jobs: World, running: Running, last_job: int = -1) -> Schedule | None:
     """Run the loop of a scenario on jobs of which the first run already; None where only the quick loops would do.
 
     It ends when `last_job` has started (-1: with all jobs).
     """
     if not plays_from(s, jobs):
         return None
+    if s.scheduler is not None:
+        return play_scenario(s, replace(jobs, running=RunningJobs(*running.placed)), draws=1)
     weights = np.array(s.policy.weights, dtype=np.float64)
     placement = _placement(s.policy.placement, weights)
-    rank = _rank(_order(s.policy.order, weights), jobs, weights, s.trace.slurm)
+    rank = _rank(_order(s.policy.order, weights), jobs, weights, _accounts(s))
     if rank == "aging":  # what waits is looked at from now on, but has waited since its submission
         rank = jobs.estimate + jobs.submitted
     return _quick(s, jobs, rank, placement, running, last_job)
 
 
 def plays_from(s: Scenario, jobs: World) -> bool:
-    """Whether `play_from` knows the rules of a scenario: the quick loops alone can begin with jobs that run."""
-    if s.scheduler is not None or s.policy.cycle or _queues(s) is not None or _moving(s, None):
+    """Whether `play_from` knows the rules: schedulers that honor it, and the quick loops, begin with jobs that run."""
+    if s.scheduler is not None:
+        return s.honors(Feature.RUNNING_JOBS)
+    if s.policy.cycle or _queues(s) is not None or _moving(s, None):
         return False
     weights = np.array(s.policy.weights, dtype=np.float64)
     fixed = _is_fixed(_order(s.policy.order, weights), jobs)
@@ -176,7 +209,7 @@ def _separable(jobs: World, placement: str | Placement) -> bool:
 def _reference(
     s: Scenario, jobs: World, order: str | Order, placement: str | Placement, weights: Floats,
     progress: Progress | None,
-) -> Played:  # fmt: skip
+) -> Schedule:  # fmt: skip
     """Use the loop that knows all rules."""
     from fleetlab.sim.jit import compile_notice
     from fleetlab.sim.reference.play import play, speeds_of
@@ -190,7 +223,7 @@ def _reference(
             jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
             queues=_queues(s), weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
             cluster=s.cluster if s.events else None, seed=s.seed, until=s.until, progress=progress,
-            site=SiteView.of(jobs, s.trace.slurm) if own else None,
+            site=SiteView.of(jobs, _accounts(s)) if own else None,
         )  # fmt: skip
 
 
@@ -206,11 +239,14 @@ def _estimate(s: Scenario) -> str | pl.Series:
     return earlier.append(measured)
 
 
-def _rank(order: str | Order, jobs: World, weights: Floats, site: Slurm | None) -> str | Floats | None:
-    """Return an order whose keys do not change, by name or as the key of each job; None: they change with time."""
+def _rank(order: str | Order, jobs: World, weights: Floats, accounts: Accounts | None) -> str | Floats | Order | None:
+    """Return an order whose keys do not change, by name or as the key of each job; or one whose keys change with time.
+
+    None: they change with more than the time.
+    """
     if not _is_fixed(order, jobs):
-        return None
-    return order if isinstance(order, str) else _fixed_keys(order, jobs, weights, site)
+        return order if isinstance(order, Order) and order.timed else None
+    return order if isinstance(order, str) else _fixed_keys(order, jobs, weights, accounts)
 
 
 def _is_fixed(order: str | Order, jobs: World) -> bool:
@@ -219,9 +255,9 @@ def _is_fixed(order: str | Order, jobs: World) -> bool:
 
 
 def _quick(
-    s: Scenario, jobs: World, rank: str | Floats | None, placement: str | Placement, running: Running | None = None,
-    last_job: int = -1,
-) -> Played | None:  # fmt: skip
+    s: Scenario, jobs: World, rank: str | Floats | Order | None, placement: str | Placement,
+    running: Running | None = None, last_job: int = -1,
+) -> Schedule | None:  # fmt: skip
     """Use the quick loop, where it knows the rules."""
     from fleetlab.sim.engine import play as quick
     from fleetlab.sim.jit import compile_notice
@@ -231,7 +267,8 @@ def _quick(
     with compile_notice():
         return quick.play(
             jobs, order=rank, backfill=s.policy.backfill, placement=placement, seed=s.seed, until=s.until,
-            running=running, last_job=last_job,
+            running=running, last_job=last_job, weights=np.array(s.policy.weights, dtype=np.float64),
+            site=SiteView.of(jobs, _accounts(s)) if isinstance(rank, Order) else None,
         )  # fmt: skip
 
 
@@ -247,14 +284,14 @@ def _quick_knows(s: Scenario, jobs: World, placement: str | Placement) -> bool:
     return backfill == "greedy" or len(jobs.queues) <= 1  # else it has one head
 
 
-def _fixed_keys(order: Order, jobs: World, weights: Floats, site: Slurm | None) -> Floats:
+def _fixed_keys(order: Order, jobs: World, weights: Floats, accounts: Accounts | None) -> Floats:
     """Return the key of each job under an order whose keys do not change."""
     rows, keys = np.arange(len(jobs.submit)), np.empty(len(jobs.submit))
     blank = np.zeros(len(rows))
     usage = np.zeros(max(1, len(jobs.users)))
     state = state_of(
         jobs, jobs.nodes.copy(), estimate=jobs.estimate.copy(), attained=blank, remaining=blank, usage=usage,
-        weights=weights, site=SiteView.of(jobs, site),
+        weights=weights, site=SiteView.of(jobs, accounts),
     )  # fmt: skip
     if len(rows) and not order.compiled()(state, rows, len(rows), 0.0, keys):
         raise order.refusal(state, rows, 0.0)
@@ -264,7 +301,7 @@ def _fixed_keys(order: Order, jobs: World, weights: Floats, site: Slurm | None) 
 def _order(order: str | Order | Callable[..., float], weights: Floats) -> str | Order:
     if isinstance(order, str):
         if order in ORDERS:  # the loops know built-in ones by name
-            return order
+            return TIMED.get(order, order)
         order = load(order, "order")  # type: ignore[assignment]
     own = order if isinstance(order, Order) else Order(order)  # type: ignore[arg-type]
     check_order(own, weights=weights)

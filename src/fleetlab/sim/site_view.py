@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core.queues import Queue, QueueTree
-from fleetlab.core.slurm import Priority, Slurm
+from fleetlab.core.schedulers import Accounts
+from fleetlab.sim.associations import associations_of, places
 from fleetlab.sim.jit import inner, step
 from fleetlab.sim.layout import Floats, Ints, Records, record, table
-from fleetlab.sim.slurm.associations import associations_of, places
 from fleetlab.sim.world import World
 
 ACCOUNT = record("parent level shares:f factor:f used:f rate:f since:f")
@@ -39,17 +39,17 @@ class SiteView:
     decay: float  # of usage: 1/s
 
     @classmethod
-    def of(cls, world: World, site: Slurm | None = None) -> SiteView:
+    def of(cls, world: World, accounts: Accounts | None = None) -> SiteView:
         """Return what a scheduler of a site could know beside the requests of its jobs."""
         frame = world.frame
         names = frame.select(pl.col("queue", "user", "qos").cast(pl.String))
-        tree = site.queues if site is not None and len(site.queues) else _tree(names)
-        half_life = Priority().half_life if site is None else site.priority.half_life
-        qos, priority = _classes(names["qos"], site)
+        site = accounts or Accounts()
+        tree = site.tree if len(site.tree) else _tree(names)
+        qos, priority = _classes(names["qos"], accounts)
         return cls(
             limit=frame["limit"].cast(pl.Float64).fill_null(math.inf).to_numpy().copy(), qos=qos,
             partition=_partitions(world), account=_leaves(names, tree), qos_priority=priority, accounts=_accounts(tree),
-            decay=math.log(2.0) / half_life if half_life > 0 else 0.0,
+            decay=math.log(2.0) / site.half_life if site.half_life > 0 else 0.0,
         )  # fmt: skip
 
     @classmethod
@@ -72,25 +72,27 @@ def _tree(names: pl.DataFrame) -> QueueTree:
 def _leaves(names: pl.DataFrame, tree: QueueTree) -> Ints:
     rows = places(tree)
     pairs = names.select("queue", "user").unique()
-    found = [tree.of(account, user) for account, user in pairs.iter_rows()]
-    pairs = pairs.with_columns(row=pl.Series([rows[q.name] if q else 0 for q in found], dtype=pl.Int64))
+    queues = [tree.of(account, user) for account, user in pairs.iter_rows()]
+    pairs = pairs.with_columns(row=pl.Series([rows[q.name] if q else 0 for q in queues], dtype=pl.Int64))
     joined = names.join(pairs, on=["queue", "user"], how="left", nulls_equal=True, maintain_order="left")
     return joined["row"].to_numpy().copy()
 
 
 def _accounts(tree: QueueTree) -> Records:
-    found = associations_of(tree, fair_tree=False)
-    level = np.zeros(len(found.parent), dtype=np.int64)
+    associations = associations_of(tree, fair_tree=False)
+    level = np.zeros(len(associations.parent), dtype=np.int64)
     for row in range(1, len(level)):
-        level[row] = level[found.parent[row]] + 1
-    return table(len(level), ACCOUNT, parent=found.parent, level=level, shares=found.shares_norm, factor=1.0)
+        level[row] = level[associations.parent[row]] + 1
+    return table(
+        len(level), ACCOUNT, parent=associations.parent, level=level, shares=associations.shares_norm, factor=1.0
+    )
 
 
-def _classes(names: pl.Series, site: Slurm | None) -> tuple[Ints, Ints]:
-    known = [q.name for q in site.qos] if site is not None else names.drop_nulls().unique().sort().to_list()
-    priority = [q.priority for q in site.qos] if site is not None else [0] * len(known)
-    number = {name: k for k, name in enumerate(known)}
-    qos = [number.get(name, len(known)) for name in names.to_list()]
+def _classes(names: pl.Series, site: Accounts | None) -> tuple[Ints, Ints]:
+    classes = [q.name for q in site.qos] if site is not None else names.drop_nulls().unique().sort().to_list()
+    priority = [q.priority for q in site.qos] if site is not None else [0] * len(classes)
+    number = {name: k for k, name in enumerate(classes)}
+    qos = [number.get(name, len(classes)) for name in names.to_list()]
     return np.array(qos, dtype=np.int64), np.array([*priority, 0], dtype=np.int64)
 
 
@@ -108,8 +110,8 @@ def bring_to(accounts: Records, row: int, decay: float, now: float) -> None:
     seconds = now - account.since
     if seconds > 0.0:
         if decay > 0.0:
-            left = math.exp(-decay * seconds)
-            account.used = account.used * left + account.rate * (1.0 - left) / decay
+            remaining = math.exp(-decay * seconds)
+            account.used = account.used * remaining + account.rate * (1.0 - remaining) / decay
         else:
             account.used += account.rate * seconds
     account.since = now

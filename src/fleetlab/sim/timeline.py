@@ -10,8 +10,8 @@ import polars as pl
 from fleetlab.core import Cluster
 from fleetlab.sim.accounts import Held
 from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView, table
-from fleetlab.sim.schedule import Played, Segments
-from fleetlab.sim.schedule_check import FAULTS, PLAYED_RUN, SAMPLE, RunTable, Switches, allocated_between, replay
+from fleetlab.sim.schedule import Schedule, Segments
+from fleetlab.sim.schedule_check import FAULTS, SAMPLE, SCHEDULED_RUN, RunTable, Switches, allocated_between, replay
 from fleetlab.sim.world import World
 
 ALL = "all"  # in the column `gpu_type`: whatever the type
@@ -39,7 +39,7 @@ class Usage:
         return self.there, self.allocated
 
 
-def usage(world: World, played: Played, cluster: Cluster, edges: Floats) -> Usage:
+def usage(world: World, played: Schedule, cluster: Cluster, edges: Floats) -> Usage:
     """Integrate what is up and what is allocated between edges of time, exactly."""
     types, column = gpu_types_of(world, cluster)
     runs = run_table(world, played.runs(world.first))
@@ -56,7 +56,7 @@ def usage(world: World, played: Played, cluster: Cluster, edges: Floats) -> Usag
     return Usage(types, edges, there, allocated, float(up.sum()), cores)
 
 
-def timeline(world: World, played: Played, cluster: Cluster, times: Floats) -> pl.DataFrame:
+def timeline(world: World, played: Schedule, cluster: Cluster, times: Floats) -> pl.DataFrame:
     """The state of the cluster and of the queue at some instants; the schedule is audited on the way.
 
     Raises an AssertionError if anything is allocated twice, which no policy can bring about.
@@ -94,7 +94,7 @@ def run_table(world: World, segments: Segments) -> RunTable:
     """Return the runs as the audit takes them."""
     begin, end, job = segments.begin, segments.end, segments.job
     runs = table(
-        len(job), PLAYED_RUN, job=job, user=world.user[job], shape_id=world.shape[job], begin=begin, end=end,
+        len(job), SCHEDULED_RUN, job=job, user=world.user[job], shape_id=world.shape[job], begin=begin, end=end,
         first=segments.first[: len(job)], instances=segments.instances(world.instances),
     )  # fmt: skip
     takes_time = np.flatnonzero(end > begin)
@@ -102,7 +102,7 @@ def run_table(world: World, segments: Segments) -> RunTable:
     return RunTable(runs, np.lexsort((end, begin)), by_end, segments.where, segments.got, world.shapes)
 
 
-def _up(played: Played, nodes: int, edges: Floats) -> Floats:
+def _up(played: Schedule, nodes: int, edges: Floats) -> Floats:
     """Seconds for which each node was switched on, from each edge to the next."""
     if played.up is None:
         return np.repeat(np.diff(edges)[:, None], nodes, axis=1)
@@ -114,7 +114,7 @@ def _up(played: Played, nodes: int, edges: Floats) -> Floats:
 
 
 def _replay(
-    world: World, played: Played, cluster: Cluster, segments: Segments, column: Ints, times: Floats, out: Floats
+    world: World, played: Schedule, cluster: Cluster, segments: Segments, column: Ints, times: Floats, out: Floats
 ) -> None:
     state = NodeView(world.nodes.copy(), world.gpus.copy(), world.apps.copy())
     if played.up is not None:
@@ -128,7 +128,7 @@ def _replay(
         raise AssertionError(msg)
 
 
-def _switches(played: Played) -> Switches:
+def _switches(played: Schedule) -> Switches:
     """When nodes go down and come up: at one instant they go down first."""
     if played.up is None:
         nothing = np.zeros(0, dtype=np.int64)
@@ -142,26 +142,28 @@ def _switches(played: Played) -> Switches:
     return Switches(when[order], node[order], way[order])
 
 
-def _queue(world: World, played: Played, runs: Segments, times: Floats) -> pl.DataFrame:
+def _queue(world: World, played: Schedule, runs: Segments, times: Floats) -> pl.DataFrame:
     """Return the running and waiting jobs at each instant, after all events of that instant."""
     one, many = np.ones(len(world.submit)), world.instances.astype(np.float64)
     gpus = many * (world.shapes.milli[world.shape] * world.shapes.gpus[world.shape]) / WHOLE
     came = np.argsort(world.submitted, kind="stable")
     arrived = np.searchsorted(world.submitted[came], times, side="right")
-    ended, begun, left = (np.argsort(x, kind="stable") for x in (played.end, runs.begin, runs.end))
+    ended, begun, finished = (np.argsort(x, kind="stable") for x in (played.end, runs.begin, runs.end))
     done = np.searchsorted(played.end[ended], times, side="right")  # those not done are nan, and come last
-    on, off = (np.searchsorted(x[by], times, side="right") for x, by in ((runs.begin, begun), (runs.end, left)))
+    on, off = (np.searchsorted(x[by], times, side="right") for x, by in ((runs.begin, begun), (runs.end, finished)))
     columns: dict[str, Floats | Ints] = {"time": times}
-    held = runs.instances(world.instances) / many[runs.job]  # below 1 where a part was admitted: the rest does not wait
+    share = (
+        runs.instances(world.instances) / many[runs.job]
+    )  # below 1 where a part was admitted: the rest does not wait
 
     def run_at(of_run: Floats) -> Floats:
-        came_to, went = (np.append(0.0, np.cumsum(of_run[by])) for by in (begun, left))
+        came_to, went = (np.append(0.0, np.cumsum(of_run[by])) for by in (begun, finished))
         return np.asarray(came_to[on] - went[off])
 
     for name, weight in (("", one), ("_instances", many), ("_gpus", gpus)):
         count = [np.append(0.0, np.cumsum(w)) for w in (weight[came], weight[ended])]
         running = run_at(weight[runs.job])
-        columns[f"running{name}"] = np.rint(run_at(weight[runs.job] * held)) if name == "_instances" else running
+        columns[f"running{name}"] = np.rint(run_at(weight[runs.job] * share)) if name == "_instances" else running
         columns[f"waiting{name}"] = count[0][arrived] - count[1][done] - running
     whole = ("running", "running_instances", "waiting", "waiting_instances")
     return pl.DataFrame(columns).select("time", pl.col(whole).cast(pl.Int64), "waiting_gpus")

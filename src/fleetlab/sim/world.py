@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,7 +22,9 @@ from fleetlab.core.catalog.reasons import (
     UNREAD_CONSTRAINT,
 )
 from fleetlab.core.names import lookup
+from fleetlab.core.workload import OWNERS
 from fleetlab.sim import layout
+from fleetlab.sim.distinct import distinct_rows
 from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
 from fleetlab.sim.node_classes import NodeClasses
 
@@ -33,6 +36,13 @@ STRENGTH = (
     "MISC", "K40", "K80", "M60", "P4", "T4", "P40", "P100", "A10", "L4", "V100", "V100M16", "V100M32", "L40", "A30",
     "A100", "A800", "H20", "H800", "H100", "H200", "B200", "GB200",
 )  # fmt: skip
+
+
+class RunningJobs(NamedTuple):
+    """Where the first jobs of a world are, which run when a simulation begins: each since its submission."""
+
+    node: Ints  # of each of their instances
+    gpus: Ints  # there, as bits counted from the node's first
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,7 @@ class World:
     typical: Records  # TYPICAL
     latency: Floats  # on the tick: the part of its runtime in which it starts up and still waits
     unseen: Floats  # on the tick: the part of its runtime after its end, until the scheduler looks again
+    running: RunningJobs | None = None  # None: nothing runs when a simulation begins
 
     def leaving_out(self, refused: Ints) -> World:
         """Return it without the jobs that a scheduler refused: each with the number of its reason, 0: taken."""
@@ -81,8 +92,16 @@ class World:
         hours = pl.Series(self.gpu_milli[rows] / WHOLE * self.runtime[rows] / 3600)
         reasons = pl.Series([REFUSALS[k] for k in refused[rows]], dtype=pl.String)
         more = jobs.select("job", reason=reasons, gpu_hours=hours)
-        kept = self.measured[refused[self.measured] == 0]
-        return replace(self, measured=kept, refused=pl.concat([self.refused, more], how="vertical_relaxed"))
+        taken = self.measured[refused[self.measured] == 0]
+        return replace(self, measured=taken, refused=pl.concat([self.refused, more], how="vertical_relaxed"))
+
+    def places(self) -> dict[int, RunningJobs]:
+        """Return where each job is, by its row, that runs when a simulation begins."""
+        if self.running is None:
+            return {}
+        first = self.first[: int(np.searchsorted(self.first, len(self.running.node), side="right"))].tolist()
+        cuts = enumerate(pairwise(first))
+        return {k: RunningJobs(*(column[a:b] for column in self.running)) for k, (a, b) in cuts}
 
     @property
     def before(self) -> int:
@@ -109,12 +128,12 @@ def world(
     jobs = jobs.with_columns(whole=pl.col("runtime") + pl.col("latency"), runtime=_to_limit() + pl.col("latency"))
     # Where all arrivals and ends are seen at multiples of the cycle, so are all starts.
     look = _next_look(pl.col("eligible") + phase, cycle) - phase if cycle else pl.col("eligible")
-    seen = _next_look(pl.col("runtime"), cycle)
+    observed = _next_look(pl.col("runtime"), cycle)
     frame = jobs.with_columns(
         pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(jobs, estimate), requested=gpu,
         look=pl.when(_runs_at_start()).then(-layout.TICK).otherwise(look),
-        runtime=seen + pl.when(_runs_at_start()).then(layout.TICK).otherwise(0.0),
-        unseen=seen - pl.col("runtime"),
+        runtime=observed + pl.when(_runs_at_start()).then(layout.TICK).otherwise(0.0),
+        unseen=observed - pl.col("runtime"),
     )  # fmt: skip
     # To sort rows that are in order takes as long as if they were not.
     frame = frame.rechunk() if frame["look"].is_sorted() else frame.sort("look", maintain_order=True)
@@ -218,15 +237,15 @@ def _able(
     frame: pl.DataFrame, cluster: Cluster, classes: NodeClasses, refusals: Callable[[pl.DataFrame], pl.Series] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The jobs that can run on the cluster when it is empty, and the others with their reasons."""
-    room = _room(frame, cluster, classes.of_node)
+    fits = _fitting_instances(frame, cluster, classes.of_node)
     by_queue = pl.lit(None, dtype=pl.String) if refusals is None else pl.lit(refusals(frame))
     reason = (
         pl.when(pl.col("runtime").is_null() & (pl.col("status") == "cancelled")).then(pl.lit(CANCELLED))
         .when(pl.col("runtime").is_null()).then(pl.lit(UNKNOWN_RUNTIME))
         .when(pl.Series(classes.unreadable)).then(pl.lit(UNREAD_CONSTRAINT))
         .when(pl.Series(classes.nowhere)).then(pl.lit(NO_SUCH_NODE))
-        .when(room == 0).then(pl.lit(FITS_NOWHERE))
-        .when(room < frame["instances"]).then(pl.lit(GANG_TOO_LARGE))
+        .when(fits == 0).then(pl.lit(FITS_NOWHERE))
+        .when(fits < frame["instances"]).then(pl.lit(GANG_TOO_LARGE))
         .otherwise(by_queue)
     )  # fmt: skip
     jobs = frame.with_columns(reason=reason)
@@ -235,33 +254,32 @@ def _able(
     return jobs.filter(pl.col("reason").is_null()).drop("reason"), refused
 
 
-def _room(frame: pl.DataFrame, cluster: Cluster, of_node: Ints) -> pl.Series:
+def _fitting_instances(frame: pl.DataFrame, cluster: Cluster, of_node: Ints) -> pl.Series:
     """How many instances of each job the empty cluster holds."""
     columns = ("mask", "max_per_node", "distinct_nodes", "exclusive")
     asks = frame.select(*(resource.request for resource in RESOURCES), *columns)
-    distinct = asks.unique(maintain_order=True)
+    distinct, ask = distinct_rows(asks)
     has = cluster.frame.select(*(resource.capacity for resource in RESOURCES))
     has = has.with_columns(bit=pl.Series(np.left_shift(np.int64(1), of_node)))
     wanted = {name: _ints(distinct[name].fill_null(0)) for name in distinct.columns}
-    room = np.zeros(distinct.height, dtype=np.int64)
+    fits = np.zeros(distinct.height, dtype=np.int64)
     for node in has.group_by(pl.all(), maintain_order=True).len().iter_rows(named=True):
-        room += _on_node(wanted, node) * node["len"]
-    counted = distinct.with_columns(room=pl.Series(room, dtype=pl.Int64))
-    return asks.join(counted, on=asks.columns, how="left", maintain_order="left")["room"]
+        fits += _on_node(wanted, node) * node["len"]
+    return pl.Series(fits[ask], dtype=pl.Int64)
 
 
 def _on_node(ask: dict[str, Ints], node: dict[str, Any]) -> Ints:
     """How many of each ask an empty node of this kind holds."""
-    room = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
-    room = np.where(ask["distinct_nodes"] | ask["exclusive"], np.minimum(room, 1), room)
+    fits = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
+    fits = np.where(ask["distinct_nodes"] | ask["exclusive"], np.minimum(fits, 1), fits)
     for name in NODE_AMOUNTS:
-        room = np.where(ask[name] > 0, np.minimum(room, node[name] // np.maximum(ask[name], 1)), room)
+        fits = np.where(ask[name] > 0, np.minimum(fits, node[name] // np.maximum(ask[name], 1)), fits)
     milli, memory = ask["gpu_milli"], ask["gpu_memory_mib"]
     each = np.where(memory > 0, node["gpu_memory_mib"] // np.maximum(memory, 1), WHOLE)
     shares = node["gpus"] * np.minimum(WHOLE // np.maximum(milli, 1), each)
     wholes = np.where(node["gpu_memory_mib"] >= memory, node["gpus"] * WHOLE // np.maximum(milli, 1), 0)
-    by_gpu = np.minimum(room, np.where(milli >= WHOLE, wholes, shares))
-    return np.where(ask["mask"] & node["bit"], np.where(milli == 0, room, by_gpu), 0).astype(np.int64)
+    by_gpu = np.minimum(fits, np.where(milli >= WHOLE, wholes, shares))
+    return np.where(ask["mask"] & node["bit"], np.where(milli == 0, fits, by_gpu), 0).astype(np.int64)
 
 
 # -- what they ask for -------------------------------------------------------------------------------------------
@@ -285,19 +303,16 @@ def _shapes(frame: pl.DataFrame) -> tuple[Records, Ints]:
         distinct_nodes.cast(pl.Int64).alias("distinct"),
         pl.col("exclusive").cast(pl.Int64),
     )
-    distinct = demand.unique(maintain_order=True).with_row_index("shape")
-    shape = demand.join(distinct, on=list(DEMAND), how="left", maintain_order="left")["shape"]
+    distinct, shape = distinct_rows(demand)
     shapes = table(distinct.height, layout.SHAPE, **{name: _ints(distinct[name]) for name in DEMAND})
     shapes.request = np.where(shapes.milli < WHOLE, 0, np.minimum(shapes.gpus, layout.REQUESTS - 1))
-    return shapes, _ints(shape)
+    return shapes, shape
 
 
 def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
-    demand = pl.DataFrame({"shape": shape, "instances": instances})
-    distinct = demand.unique(maintain_order=True).with_row_index("kind")
-    kind = demand.join(distinct, on=["shape", "instances"], how="left", maintain_order="left")["kind"]
+    distinct, kind = distinct_rows(pl.DataFrame({"shape": shape, "instances": instances}))
     columns = {"shape_id": _ints(distinct["shape"]), "instances": _ints(distinct["instances"])}
-    return table(distinct.height, layout.KIND, **columns), _ints(kind)
+    return table(distinct.height, layout.KIND, **columns), kind
 
 
 def groups_of(world: World, kind: np.dtype[Any], member: Ints | None, by: Ints | None = None) -> tuple[Records, Ints]:
@@ -308,8 +323,7 @@ def groups_of(world: World, kind: np.dtype[Any], member: Ints | None, by: Ints |
     member = np.full(len(world.kind), -1) if member is None else member
     alike = pl.DataFrame({"kind": world.kind, "member": member, "queue": world.queue, "of_types": world.of_types})
     alike = alike if by is None else alike.with_columns(by=by)
-    distinct = alike.unique(maintain_order=True).with_row_index("group")
-    group = alike.join(distinct, on=alike.columns, how="left", maintain_order="left")["group"]
+    distinct, group = distinct_rows(alike)
     kinds = world.kinds[distinct["kind"].to_numpy()]
     shapes = world.shapes[kinds.shape_id]
     groups = table(
@@ -317,13 +331,18 @@ def groups_of(world: World, kind: np.dtype[Any], member: Ints | None, by: Ints |
         queue=distinct["queue"].to_numpy(), of_types=distinct["of_types"].to_numpy(),
         gpu_milli=kinds.instances * shapes.gpus * shapes.milli,
     )  # fmt: skip
-    return groups, group.to_numpy().astype(np.int64)
+    return groups, group
 
 
 def _learners(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
     none = np.full(frame.height, -1, dtype=np.int64)
     if not isinstance(estimate, str) or not ESTIMATES[estimate].columns:
         return none, 0
+    owners = [name for name in ESTIMATES[estimate].columns if name in OWNERS]
+    if frame.height and all(frame[name].null_count() == frame.height for name in owners):
+        msg = f"estimate `{estimate}` learns from jobs of the same {' or '.join(owners)}, and no job names one"
+        hint = "estimate=oracle takes true runtimes; or read such a column: fleetlab read csv FILE --map user=COLUMN"
+        raise PolicyError(msg, hint=hint)
     # A job without a group is estimated by its user alone.
     learner = frame.select(pl.struct(ESTIMATES[estimate].columns).rank("dense").alias("learner"))["learner"]
     learners = _ints(learner) - 1 if frame.height else none

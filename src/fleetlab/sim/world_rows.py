@@ -41,14 +41,14 @@ def take(world: World, rows: Ints, times: Times, *, frame: bool) -> tuple[World,
     instances = world.instances[mine]
     columns = {name: getattr(world, name)[mine] for name in SAME}
     jobs = world.frame[mine] if frame else world.frame.select("job")[mine]
-    made = replace(
+    part = replace(
         world, frame=jobs, measured=np.arange(len(rows)), refused=world.refused.clear(),
         submit=look, submitted=_on_tick(times.submitted[order]), eligible=look,
         runtime=runtime, to_end=runtime, estimate=_on_tick((times.estimate + times.latency)[order]),
         instances=instances, first=np.append(0, np.cumsum(instances)),
         latency=_on_tick(times.latency[order]), unseen=np.zeros(len(rows)), **columns,
     )  # fmt: skip
-    return made, place
+    return part, place
 
 
 def _on_tick(seconds: Floats) -> Floats:

@@ -20,10 +20,20 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fleetlab.stats.autocorrelation import variance_inflation, variance_inflations
-from fleetlab.stats.intervals import ANY, CONFIDENCE, POSITIVE, Floats, Interval, Ints, Range, Statistic, no_interval
-from fleetlab.stats.means import LEAST, degrees_of_freedom
-from fleetlab.stats.student import NORMAL, student_quantile
+from fleetlab.stats.intervals import (
+    ANY,
+    CONFIDENCE,
+    NORMAL,
+    POSITIVE,
+    Floats,
+    Interval,
+    Ints,
+    Range,
+    Statistic,
+    no_interval,
+    student_quantile,
+)
+from fleetlab.stats.means import LEAST, degrees_of_freedom, variance_inflation, variance_inflations
 
 # One number for all traces, so that any two runs of the same jobs can be paired, whatever their load; on daily patterns
 # it covers as well as blocks of a day (docs/measurements/statistics.md).
@@ -37,10 +47,10 @@ FEW = 200  # units up to which the acceleration of a bootstrap over units is est
 @cache
 def _weights(blocks: int, resamples: int) -> Floats:
     """Return how often each block counts in each replicate: once in the first; resampled; all but one."""
-    drawn = np.random.default_rng(0).multinomial(blocks, np.full(blocks, 1 / blocks), size=resamples)
+    resampled = np.random.default_rng(0).multinomial(blocks, np.full(blocks, 1 / blocks), size=resamples)
     # Of many blocks, which are independent units, nothing is left out: it would be a large matrix for no use.
     without = 1 - np.eye(blocks if blocks <= FEW else 0, blocks)
-    weights: Floats = np.vstack((np.ones((1, blocks)), drawn, without)).astype(np.float64)
+    weights: Floats = np.vstack((np.ones((1, blocks)), resampled, without)).astype(np.float64)
     weights.flags.writeable = False
     return weights
 
@@ -127,22 +137,22 @@ class BlockBootstrap:
         counts = np.bincount(cell * self.blocks + self.index, minlength=len(grid) * self.blocks)
         heights = np.cumsum(counts.reshape(len(grid), self.blocks), axis=0, dtype=np.float64)
         # Of heavy tails only the ranks show the autocorrelation; of waits, the values show how long the tail lasts.
-        size, found = min(self.effective_size(values), self.effective_size(cell.astype(np.float64))), []
+        size, replicates = min(self.effective_size(values), self.effective_size(cell.astype(np.float64))), []
         for q in levels:
             at = self._first_at(heights, q)
             values_at = grid[at]
             values_at[0] = _quantile(ranked, q)  # itself, not its neighbor on the grid
             beyond = round(size * min(q, 1 - q), 1)
-            found.append(replace(self.replicates(values_at), df=beyond))
-        return found
+            replicates.append(replace(self.replicates(values_at), df=beyond))
+        return replicates
 
     def _first_at(self, heights: Floats, level: float) -> Ints:
         """Return where on the grid each replicate reaches a level, by bisection of all replicates at once."""
-        wanted = level * (self.weights @ heights[-1]) * (1 - 1e-12)
-        low, high = np.zeros(len(wanted), dtype=np.int64), np.full(len(wanted), len(heights) - 1)
+        target = level * (self.weights @ heights[-1]) * (1 - 1e-12)
+        low, high = np.zeros(len(target), dtype=np.int64), np.full(len(target), len(heights) - 1)
         while (low < high).any():
             middle = (low + high) // 2
-            reached = np.einsum("rb,rb->r", self.weights, heights[middle]) >= wanted
+            reached = np.einsum("rb,rb->r", self.weights, heights[middle]) >= target
             low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
         return high
 
@@ -208,10 +218,10 @@ class Replicates:
 
         The 2.5 and 97.5 % quantiles of the resamples are taken for 1.96 standard errors to either side.
         """
-        value, known, within = float(self.values[0]), self._resamples(), within or self.within
-        if not len(known) or not math.isfinite(value):
+        value, finite, within = float(self.values[0]), self._resamples(), within or self.within
+        if not len(finite) or not math.isfinite(value):
             return Statistic.symmetric(value, math.nan, 0, within)
-        low, high = _percentiles(known)
+        low, high = _percentiles(finite)
         if self.df < BEYOND and low < high:  # what is the same in every resample needs nothing beyond it
             return Statistic.symmetric(value, math.nan, 0, within)
         inflation = (
@@ -226,17 +236,17 @@ class Replicates:
 
     def interval(self, within: Range | None = None) -> Interval:
         """Return the 95 % interval; where the value is infinite, that between the resamples."""
-        value, known = float(self.values[0]), self._resamples()
-        if math.isfinite(value) or not len(known):
+        value, finite = float(self.values[0]), self._resamples()
+        if math.isfinite(value) or not len(finite):
             return self.statistic(within).interval()
-        return Interval(value, *_percentiles(known)).clipped(within or self.within)
+        return Interval(value, *_percentiles(finite)).clipped(within or self.within)
 
     def _resamples(self) -> Floats:
         """Return those that are known; none where fewer than half are."""
         end = len(self.values) - (0 if self.independent else self.blocks)
         resamples = self.values[1 : max(1, end)]
-        known = resamples[~np.isnan(resamples)]
-        return known if 2 * len(known) > len(resamples) and self.blocks > 1 else known[:0]
+        finite = resamples[~np.isnan(resamples)]
+        return finite if 2 * len(finite) > len(resamples) and self.blocks > 1 else finite[:0]
 
 
 def paired_difference(before: Replicates, after: Replicates) -> Statistic:
@@ -295,17 +305,17 @@ def bootstrap_units(
     if len(rows) < 5:
         return no_interval(value)
     rng = np.random.default_rng(seed)
-    drawn = np.sort([function(rows[rng.integers(len(rows), size=len(rows))]) for _ in range(resamples)])
-    drawn = drawn[~np.isnan(drawn)]
-    if not len(drawn):
+    resampled = np.sort([function(rows[rng.integers(len(rows), size=len(rows))]) for _ in range(resamples)])
+    resampled = resampled[~np.isnan(resampled)]
+    if not len(resampled):
         return no_interval(value)
-    below = float((drawn < value).mean() + 0.5 * (drawn == value).mean())
+    below = float((resampled < value).mean() + 0.5 * (resampled == value).mean())
     if not 0 < below < 1:
-        return Interval(value, float(drawn[0]), float(drawn[-1])).clipped(within)
+        return Interval(value, float(resampled[0]), float(resampled[-1])).clipped(within)
     normal, acceleration = NormalDist(), _acceleration(rows, function)
     bias = normal.inv_cdf(below)
     ends = [bias + normal.inv_cdf((1 + sign * confidence) / 2) for sign in (-1, 1)]
-    low, high = (float(np.quantile(drawn, normal.cdf(bias + z / (1 - acceleration * z)))) for z in ends)
+    low, high = (float(np.quantile(resampled, normal.cdf(bias + z / (1 - acceleration * z)))) for z in ends)
     return Interval(value, low, high).clipped(within)
 
 

@@ -83,6 +83,15 @@ def quantile_low_rank(n: int, p: float, *, confidence: float = CONFIDENCE) -> in
     return int(np.searchsorted(_binomial_cdf(n, p), (1 - confidence) / 2, side="right"))
 
 
+def binomial_tail(k: int, n: int, p: float) -> float:
+    """Return the probability that at least `k` of `n` independent trials happen, each with probability `p`.
+
+    >>> binomial_tail(0, 10, 0.05), round(binomial_tail(3, 3, 0.05), 6), round(binomial_tail(1, 59, 0.05), 3)
+    (1.0, 0.000125, 0.952)
+    """
+    return 1.0 if k <= 0 else 1.0 - float(_binomial_cdf(n, p)[k - 1])
+
+
 def _binomial_cdf(n: int, p: float) -> Floats:
     k = np.arange(n + 1)
     steps = np.log(np.maximum(n - k[:-1], 1)) - np.log(k[1:]) + math.log(p) - math.log1p(-p)

@@ -1,1 +1,1 @@
-"""Upstairs: questions that need several rooms, each study one verb."""
+"""Questions that need several packages, each study one verb."""

@@ -5,22 +5,92 @@ The checks know no policy. What cannot be checked is reported.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Unpack
 
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace, TraceError, Words, WorkloadError
+from fleetlab.core import Cluster, Estimate, Scenario, Trace, TraceError, Words, WorkloadError
 from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
-from fleetlab.core.job_classes import gpu_request
+from fleetlab.core.job_classes import gpu_request, partitions, queue
 from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import simulate
 from fleetlab.sim.simulate import world_of
 from fleetlab.stats import ANY, POSITIVE, batch_means
-from fleetlab.studies.overcommit import VIOLATIONS, violations
+
+# -- when more is allocated than there is ------------------------------------------------------------------------------
+
+DETAILED = 1000  # violations whose jobs are listed
+LISTED_JOBS = 50  # jobs listed per violation
+VIOLATIONS: dict[str, pl.DataType] = {
+    "check": pl.String(),
+    "where": pl.String(),
+    "from": pl.Float64(),
+    "until": pl.Float64(),
+    "allocated": pl.Float64(),
+    "capacity": pl.Float64(),
+    "jobs": pl.List(pl.Int64()),
+}
+
+
+def overcommitted(allocations: pl.DataFrame, capacity: pl.DataFrame) -> pl.DataFrame:
+    """Return the maximal intervals in which more is allocated than there is, with the peak and its instant.
+
+    `allocations` has where, start, end and amount; `capacity` has where and capacity. At one instant ends come before
+    starts, and an allocation of no duration counts for nothing.
+    """
+    allocations = allocations.filter((pl.col("amount") > 0) & (pl.col("end") > pl.col("start")))
+    begin = allocations.select("where", time="start", change="amount")
+    end = allocations.select("where", time="end", change=-pl.col("amount"))
+    level = (
+        pl.concat([begin, end])
+        .group_by("where", "time")
+        .agg(pl.col("change").sum())
+        .sort("where", "time")
+        .with_columns(allocated=pl.col("change").cum_sum().over("where"), until=pl.col("time").shift(-1).over("where"))
+        .join(capacity, on="where", how="left", maintain_order="left")
+        .with_columns(over=pl.col("allocated") > pl.col("capacity").fill_null(0))
+    )
+    level = level.with_columns(interval=pl.struct("where", "over").rle_id())
+    return (
+        level.filter("over")
+        .group_by("interval", maintain_order=True)
+        .agg(
+            pl.col("where").first(),
+            pl.col("time").first().alias("from"),
+            pl.col("until").last(),
+            pl.col("allocated").max().cast(pl.Float64),
+            pl.col("capacity").first().fill_null(0).cast(pl.Float64),
+            pl.col("time").get(pl.col("allocated").arg_max()).alias("at"),
+        )
+        .drop("interval")
+    )
+
+
+def violations(check: str, allocations: pl.DataFrame, capacity: pl.DataFrame) -> pl.DataFrame:
+    """Return what `overcommitted` does, with the jobs at each peak; `allocations` has a column `job` too."""
+    rows = overcommitted(allocations, capacity).sort("from", "where").with_row_index("row")
+    jobs = _jobs_at(allocations, rows.head(DETAILED))
+    rows = rows.join(jobs, on="row", how="left", maintain_order="left").with_columns(check=pl.lit(check))
+    return rows.select(pl.col(name).cast(kind) for name, kind in VIOLATIONS.items())
+
+
+def _jobs_at(allocations: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs with an allocation at the peak of each violation."""
+    some = allocations.join(peaks.select("where").unique(), on="where", how="semi")
+    parts = some.partition_by("where", as_dict=True)
+    rows = []
+    for row, where, at in peaks.select("row", "where", "at").iter_rows():
+        now = (pl.col("start") <= at) & (pl.col("end") > at) & (pl.col("amount") > 0)
+        rows.append((row, parts[(where,)].filter(now)["job"].unique().sort().head(LISTED_JOBS).to_list()))
+    return pl.DataFrame(rows, schema={"row": pl.UInt32, "jobs": pl.List(pl.Int64)}, orient="row")
+
+
+# -- the audit ---------------------------------------------------------------------------------------------------------
 
 WHOLE = 1000  # milli of one GPU
 ALL = "all"
@@ -41,16 +111,8 @@ class AuditCheck(NamedTuple):
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Audit(Result):
+class Audit(FieldsResult):
     """The violations of a recorded schedule, the checks, and recorded and simulated waits."""
-
-    provenance: Provenance
-    findings: tuple[str, ...]
-    estimates: tuple[Estimate, ...]
-    frames: Mapping[str, pl.DataFrame]
-    notes: tuple[str, ...] = ()
-    coverage: Coverage | None = None
 
     @property
     def checks(self) -> pl.DataFrame:
@@ -108,24 +170,32 @@ def audit(
     """
     scenario = Scenario.of(source, cluster, **words)
     if scenario.load != 1:
-        msg = "an audit compares with the log as recorded: leave `load` out"
-        raise WorkloadError(msg)
+        raise WorkloadError("an audit compares with the log as recorded: leave `load` out")
     nodes = _cluster(scenario)
     checks: list[AuditCheck] = []
     for check in _checks(scenario.trace, nodes):
         checks.append(check)
         progress("checking the recorded schedule", len(checks), min(1.0, len(checks) / 10))
-    waits, notes = _waits(scenario, nodes)
+    both, notes = _both(scenario, nodes)
+    waits, agreement = _waits(both), _agreement(both, scenario)
     if unsized := _listed(scenario.trace, "unsized").height:
         notes += (f"{unsized:,} jobs have a fraction of a GPU of unknown size: they count as one milli-GPU",)
     rows = [(c.name, c.examined, c.violations.height, c.remark) for c in checks]
     broken = pl.concat([c.violations for c in checks]).sort("from", "where", "check", nulls_last=True)
     frames = {"checks": pl.DataFrame(rows, schema=CHECKS, orient="row"), "waits": waits, "violations": broken}
+    frames |= {"agreement": agreement} if agreement.height else {}
     settings = scenario.policy.words() if nodes is None else scenario.words()
-    provenance = Provenance("audit", scenario.workload.source, settings, scenario.seed)
+    provenance = scenario.provenance("audit", settings)
     refused = None if nodes is None else world_of(scenario).refused
     coverage = Coverage.of(scenario.run_times, refused)
-    return Audit(provenance, _findings(frames), _estimates(frames), frames, notes, coverage)
+    return Audit(
+        provenance,
+        (*_findings(frames), *_of_accounts(scenario, agreement)),
+        _estimates(frames),
+        frames,
+        notes=notes,
+        coverage=coverage,
+    )
 
 
 def _cluster(scenario: Scenario) -> Cluster | None:
@@ -198,12 +268,12 @@ def _of_jobs(check: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _times(jobs: pl.DataFrame) -> AuditCheck:
-    known = jobs.filter(pl.col("start").is_not_null())
-    early = known.filter(pl.col("start") < pl.col("submit"))
+    with_times = jobs.filter(pl.col("start").is_not_null())
+    early = with_times.filter(pl.col("start") < pl.col("submit"))
     rows = early.select("job", pl.col("start").alias("from"), pl.col("submit").alias("until"))
-    left = jobs.height - known.height
-    remark = f"{plural(left, 'job')} without a start" if left else ""
-    return AuditCheck("no start before submit", known.height, _of_jobs("start before submit", rows), remark)
+    not_counted = jobs.height - with_times.height
+    remark = f"{plural(not_counted, 'job')} without a start" if not_counted else ""
+    return AuditCheck("no start before submit", with_times.height, _of_jobs("start before submit", rows), remark)
 
 
 def _gpu_types(jobs: pl.DataFrame, cluster: Cluster) -> AuditCheck:
@@ -220,10 +290,10 @@ def _pools(ran: pl.DataFrame, without: int, cluster: Cluster) -> Iterator[AuditC
 
     If any set is overcommitted, no placement is feasible; the reverse does not hold.
     """
-    left = [f"{plural(without, 'job')} without a start or an end not counted"] if without else []
+    not_counted = [f"{plural(without, 'job')} without a start or an end not counted"] if without else []
     for what, column in AMOUNTS.items():
         total = int(cluster.frame.select(_capacity(column).sum()).item())
-        remarks = [*left, *(["no node has any"] if not total else [])]
+        remarks = [*not_counted, *(["no node has any"] if not total else [])]
         allocations = _allocations(ran, column).with_columns(where=pl.lit(ALL))
         capacity = pl.DataFrame({"where": [ALL], "capacity": [total]})
         if column == "gpu_milli":
@@ -247,14 +317,14 @@ def _by_types(
     named = ran.with_columns(types=pl.col("gpu_types").list.sort().list.join("|"))
     gpus = dict(cluster.frame.group_by("gpu_type").agg(_capacity("gpu_milli").sum()).drop_nulls().iter_rows())
     sets = [types for types in named["types"].unique().sort() if types]
-    parts, rooms = [allocations], [capacity]
+    parts, capacities = [allocations], [capacity]
     for types in sets:
         inside = [other for other in sets if set(other.split("|")) <= set(types.split("|"))]
         mine = _allocations(named.filter(pl.col("types").is_in(inside)), "gpu_milli")
         parts.append(mine.with_columns(where=pl.lit(types)))
         total = sum(gpus.get(t, 0) for t in types.split("|"))
-        rooms.append(pl.DataFrame({"where": [types], "capacity": [total]}))
-    return pl.concat(parts), pl.concat(rooms)
+        capacities.append(pl.DataFrame({"where": [types], "capacity": [total]}))
+    return pl.concat(parts), pl.concat(capacities)
 
 
 def _nodes(
@@ -267,20 +337,20 @@ def _nodes(
     # A row for a part of an instance would count too much; one for several instances counts too little.
     whole = placed.filter(pl.len().over("job", "start") <= pl.col("instances"))
     remarks = []
-    if left := rows.height - placed.height:
-        remarks.append(f"{left:,} placements without a node, a start or an end")
+    if not_placed := rows.height - placed.height:
+        remarks.append(f"{not_placed:,} placements without a node, a start or an end")
     if parts := placed.height - whole.height:
         remarks.append(f"{parts:,} parts of instances")
     remark = " and ".join(remarks) + (" are left out" if remarks else "")
-    known = whole.join(cluster.frame.select("node", "gpu_type", there="node"), on="node", how="left")
+    on_nodes = whole.join(cluster.frame.select("node", "gpu_type", there="node"), on="node", how="left")
     columns = pl.col("node").alias("where"), pl.col("start").alias("from"), pl.col("end").alias("until")
-    unknown = known.filter(pl.col("there").is_null()).select("job", *columns)
-    yield AuditCheck("nodes of the cluster", known.height, _of_jobs("no such node", unknown), remark)
-    known = known.filter(pl.col("there").is_not_null())
-    typed = known.filter((pl.col("gpu_types").list.len() > 0) & (pl.col("gpu_milli") > 0))
+    unknown = on_nodes.filter(pl.col("there").is_null()).select("job", *columns)
+    yield AuditCheck("nodes of the cluster", on_nodes.height, _of_jobs("no such node", unknown), remark)
+    on_nodes = on_nodes.filter(pl.col("there").is_not_null())
+    typed = on_nodes.filter((pl.col("gpu_types").list.len() > 0) & (pl.col("gpu_milli") > 0))
     wrong = typed.filter(~pl.col("gpu_type").is_in(pl.col("gpu_types"))).select("job", *columns)
     yield AuditCheck("GPU types of nodes", typed.height, _of_jobs("node of another GPU type", wrong))
-    yield from _on_nodes(known.with_columns(unsplit=pl.col("job").is_in(unsplit["job"].implode())), cluster)
+    yield from _on_nodes(on_nodes.with_columns(unsplit=pl.col("job").is_in(unsplit["job"].implode())), cluster)
 
 
 def _on_nodes(placed: pl.DataFrame, cluster: Cluster) -> Iterator[AuditCheck]:
@@ -314,17 +384,63 @@ def _least(placed: pl.DataFrame, column: str, capacity: pl.DataFrame) -> pl.Data
 # -- waits -----------------------------------------------------------------------------------------------------------
 
 
-def _waits(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _waits(both: pl.DataFrame | None) -> pl.DataFrame:
     """Return mean waits by class, recorded and simulated, of jobs that have both."""
     schema = {"class": pl.String(), "jobs": pl.Int64()}
     for what in WAITS:
         schema |= {what: pl.Float64(), f"{what} low": pl.Float64(), f"{what} high": pl.Float64()}
     schema |= {"P90 recorded wait": pl.Float64(), "P90 simulated wait": pl.Float64()}
-    both, notes = _both(scenario, cluster)
     if both is None:
-        return pl.DataFrame(schema=schema), notes
+        return pl.DataFrame(schema=schema)
     parts = {ALL: both} | {str(k[0]): v for k, v in sorted(both.partition_by("class", as_dict=True).items())}
-    return pl.DataFrame([_row(name, part) for name, part in parts.items()], schema=schema, orient="row"), notes
+    return pl.DataFrame([_row(name, part) for name, part in parts.items()], schema=schema, orient="row")
+
+
+AGREEMENT: dict[str, pl.DataType] = {
+    "of": pl.String(), "jobs": pl.Int64(), "recorded wait": pl.Float64(), "simulated wait": pl.Float64(),
+    "ratio": pl.Float64(), "correlation": pl.Float64(),
+}  # fmt: skip
+FEWEST = 30  # jobs of a partition or account that has a row
+KINDS = {"partition": partitions(), "account": queue()}
+
+
+def _agreement(both: pl.DataFrame | None, scenario: Scenario) -> pl.DataFrame:
+    """Return how close simulated waits are to recorded ones: of all jobs, and by partition and account."""
+    if both is None:
+        return pl.DataFrame(schema=AGREEMENT)
+    named = both.join(scenario.workload.frame.select("job", **KINDS), on="job", maintain_order="left")
+    parts = {ALL: named}
+    for kind in KINDS:
+        if named[kind].n_unique() > 1:
+            parts |= {f"{kind} {k[0]}": part for k, part in sorted(named.partition_by(kind, as_dict=True).items())}
+    rows = [
+        (name, part.height, recorded, simulated, simulated / recorded if recorded else None, _correlation(part))
+        for name, part in parts.items()
+        if part.height >= FEWEST or name == ALL
+        for recorded, simulated in part.select(pl.col("recorded").mean(), pl.col("simulated").mean()).iter_rows()
+    ]
+    return pl.DataFrame(rows, schema=AGREEMENT, orient="row")
+
+
+def _correlation(part: pl.DataFrame) -> float | None:
+    value = part.select(pl.corr("recorded", "simulated")).item()
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def _of_accounts(scenario: Scenario, agreement: pl.DataFrame) -> list[str]:
+    """Say how well waits agree job by job, and, where accounts are not known, what that means by account."""
+    findings = []
+    if agreement.height and (value := agreement["correlation"][0]) is not None:
+        findings.append(f"Job by job, recorded and simulated waits have a correlation of {value:.2f}.")
+    site = scenario.scheduler
+    accounts = None if site is None else site.accounts()
+    tree = accounts is not None and any(queue.parent for queue in accounts.tree.values())
+    if site is not None and "fair share" in site.ranks_by() and not tree:
+        findings.append(
+            "By account, waits are less close: the configuration has no tree of accounts, and all shares are taken to "
+            "be equal. `sacctmgr dump` or `sacctmgr show assoc -P` beside the log has them."
+        )
+    return findings
 
 
 def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | None, tuple[str, ...]]:

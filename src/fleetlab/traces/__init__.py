@@ -1,50 +1,46 @@
-"""Read logs of many formats into a Trace; no other room knows a dataset by name."""
+"""Read logs of many formats into a Trace; no other package knows a dataset by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fleetlab.core import Trace, TraceError
+from fleetlab.core.files import is_archive, unpack
 from fleetlab.core.names import lookup
+from fleetlab.core.plugins import registered
 from fleetlab.core.progress import Progress, silent
 from fleetlab.traces import (
-    acme,
     dlrm2025,
     genai2026,
-    helios,
-    kubernetes,
+    job_list,
+    lumos,
     openb2023,
     pai2020,
     philly,
-    slurm,
     spot2026,
     swf,
     table,
 )
 from fleetlab.traces.input.format import Format, Formats, Peek
 from fleetlab.traces.input.intake import Intake
-from fleetlab.traces.public.catalogue import PUBLISHED
-from fleetlab.traces.public.fetch import fetch
+from fleetlab.traces.public.fetch import PUBLISHED, fetch
 from fleetlab.traces.synthesize import synthesize
 
-__all__ = ["READERS", "Progress", "fetch", "formats", "read", "synthesize"]
+__all__ = ["Progress", "fetch", "formats", "read", "readers", "synthesize"]
 
-_MODULES = (
-    pai2020,
-    openb2023,
-    dlrm2025,
-    spot2026,
-    genai2026,
-    philly,
-    helios,
-    acme,
-    swf,
-    slurm,
-    kubernetes,
-    table,
-)
-READERS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in _MODULES}
+_DATASETS = (pai2020, openb2023, dlrm2025, spot2026, genai2026, philly, lumos)
+
+
+@cache
+def readers() -> dict[str, Format]:
+    """Return every reader by the name of its format."""
+    own = [*(module.FORMAT for module in _DATASETS), job_list.HELIOS, job_list.ACME, swf.FORMAT]
+    every: list[Format] = [*own, *registered("readers of schedulers' logs"), table.FORMAT]
+    return {one.name: one for one in every}
 
 
 def read(
@@ -61,7 +57,7 @@ def read(
     Parameters
     ----------
     path
-        A file, or a folder with the format's files.
+        A file, or a folder with the format's files; of slurm and kubernetes also a .tar.gz of such a folder.
     format
         How it is written: slurm, kubernetes, swf, csv, philly and so on; `fleetlab traces` lists the readers.
     map
@@ -96,17 +92,32 @@ def read(
     <Trace 2 jobs, no cluster, 0 rejects, csv:jobs>
 
     """
-    path = Path(path)
-    hint = f"choose from {', '.join(READERS)}; `fleetlab traces` lists them"
-    reader = READERS[lookup("trace format", format, READERS, error=TraceError, hint=hint)]
-    peek = Peek(path)
-    others = [] if reader.any_table or reader.fits(peek) else [f.name for f in READERS.values() if f.fits(peek)]
-    if others:
-        msg = f"{path.name}: this does not look like {format}; it looks like: {' or '.join(others)}"
-        raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
-    trace = reader.read(path, Intake(progress), **_options(reader, {"map": map, "zone": zone, "since": since}))
+    hint = f"choose from {', '.join(readers())}; `fleetlab traces` lists them"
+    reader = readers()[lookup("trace format", format, readers(), error=TraceError, hint=hint)]
+    options = _options(reader, {"map": map, "zone": zone, "since": since})
+    with _folder(Path(path), reader) as folder:
+        _refuse_other_format(folder, reader, path)
+        trace = reader.read(folder, Intake(progress), **options)
     _something(trace)
     return trace
+
+
+@contextmanager
+def _folder(path: Path, reader: Format) -> Iterator[Path]:
+    """Unpack an archive of a folder for as long as it is read."""
+    if not (reader.unpacks and is_archive(path)):
+        yield path
+        return
+    with TemporaryDirectory(prefix="fleetlab-archive-") as scratch:
+        yield unpack(path, Path(scratch))
+
+
+def _refuse_other_format(folder: Path, reader: Format, path: Path | str) -> None:
+    peek = Peek(folder)
+    others = [] if reader.any_table or reader.fits(peek) else [f.name for f in readers().values() if f.fits(peek)]
+    if others:
+        msg = f"{folder.name}: this does not look like {reader.name}; it looks like: {' or '.join(others)}"
+        raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
 
 
 def _something(trace: Trace) -> None:
@@ -120,13 +131,13 @@ def _something(trace: Trace) -> None:
 
 def formats() -> Formats:
     """Every format that can be read, and whether it can be fetched."""
-    return Formats(tuple(READERS.values()), frozenset(PUBLISHED))
+    return Formats(tuple(readers().values()), frozenset(PUBLISHED))
 
 
-def _options(reader: Format, given: Mapping[str, object]) -> dict[str, object]:
-    options = {name: value for name, value in given.items() if value is not None}
+def _options(reader: Format, arguments: Mapping[str, object]) -> dict[str, object]:
+    options = {name: value for name, value in arguments.items() if value is not None}
     if unknown := sorted(options.keys() - reader.options):
         msg = f"{reader.name} has no option: {', '.join(unknown)}"
-        takers = [f.name for f in READERS.values() if options.keys() <= f.options]
+        takers = [f.name for f in readers().values() if options.keys() <= f.options]
         raise TraceError(msg, hint=f"formats with it: {', '.join(takers)}" if takers else None)
     return options

@@ -1,7 +1,7 @@
 """Alibaba's 2025 trace of recommendation models served with disaggregated GPUs, from the Prism paper (NSDI'25).
 
 One row an instance, one instance a job: instances of a service come and go one by one. The runtime is `app`; the role
-is `group`, CN (runs on a CPU node) or HN (on a heterogeneous GPU node). RDMA is asked for in percent of one network
+is `group`, CN (runs on a CPU node) or HN (on a heterogeneous GPU node). RDMA is requested in percent of one network
 card. Times count from the trace's beginning: an instance older than that has no creation and no scheduled time,
 one that outlived the trace has no deletion time. Deletion is how an instance of a service completes.
 """
@@ -14,7 +14,7 @@ import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces.input.files import SourceFile, sources
-from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.format import Format, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
 TIMES = ("creation_time", "scheduled_time", "deletion_time")
@@ -96,7 +96,6 @@ def read(path: Path, intake: Intake) -> Trace:
     return finish(
         intake,
         workload,
-        source=workload.source,
         names=numbered.select("job", "name").lazy(),
         series={"limits": numbered.select("job", **{c: f"limit_{c}" for c, _, _ in AMOUNTS.values()}).lazy()},
         notes=_notes(frame),
@@ -159,16 +158,4 @@ def _notes(instances: pl.DataFrame) -> tuple[str, ...]:
     )
 
 
-def _fits(peek: Peek) -> bool:
-    return peek.has_columns("instance_sn", "role", "app_name", "rdma_request", "max_instance_per_node")
-
-
-FORMAT = Format(
-    name="dlrm2025",
-    title="Alibaba 2025, recommendation models on disaggregated GPUs (DLRM)",
-    expects="disaggregated_DLRM_trace.csv or a folder with it",
-    licence="none stated; published for research and study",
-    origin="github.com/alibaba/clusterdata, cluster-trace-gpu-v2025 (Prism, NSDI'25)",
-    read=read,
-    fits=_fits,
-)
+FORMAT = Format.of("dlrm2025", read)

@@ -18,36 +18,16 @@ from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
-REQUESTS = TableSchema(
+REQUESTS = TableSchema.of(
     "requests",
-    {
-        "gmt_create": pl.String,
-        "predict_type": pl.String,
-        "predict_status": pl.String,
-        "exec_time_seconds": pl.Float64,
-        "groupId": pl.String,
-        "prompt_length": pl.Float64,
-        "negative_prompt_length": pl.Float64,
-        "num_images_per_prompt": pl.Float64,
-        "num_inference_steps": pl.Float64,
-        "checkpoint_model_version_id": pl.String,
-        "num_lora": pl.Float64,
-    },
+    "gmt_create predict_type predict_status exec_time_seconds:f groupId prompt_length:f negative_prompt_length:f "
+    "num_images_per_prompt:f num_inference_steps:f checkpoint_model_version_id num_lora:f",
 )
 # Requests of the same runtime without times or users: not jobs, but what requests look like.
-PARAMETERS = TableSchema(
+PARAMETERS = TableSchema.of(
     "request_parameters",
-    {
-        "predict_type": pl.String,
-        "exec_time_seconds": pl.Float64,
-        "style_type": pl.String,
-        "prompt_length": pl.Float64,
-        "negative_prompt_length": pl.Float64,
-        "num_images_per_prompt": pl.Float64,
-        "num_inference_steps": pl.Float64,
-        "checkpoint_model_version_id": pl.String,
-        "lora_args": pl.String,
-    },
+    "predict_type exec_time_seconds:f style_type prompt_length:f negative_prompt_length:f num_images_per_prompt:f "
+    "num_inference_steps:f checkpoint_model_version_id lora_args",
 )
 METRIC: dict[str, type[pl.DataType]] = {"timestamp_anon": pl.Float64, "value": pl.Float64, "container_ip": pl.String}
 # The file of each metric, the series it becomes, and its unit.
@@ -120,16 +100,14 @@ def read(path: Path, intake: Intake) -> Trace:
         series["requests"] = _parameters_by_job(requests).lazy()
     if "request_parameters" in files:
         series["request_parameters"] = _parameters(files["request_parameters"], intake)
-    return finish(
-        intake, workload, source=workload.source, series=series, notes=_notes(files, metrics), settings={"zero": zero}
-    )
+    return finish(intake, workload, series=series, notes=_notes(files, metrics), settings={"zero": zero})
 
 
 def _files(path: Path) -> dict[str, SourceFile]:
     files: dict[str, SourceFile] = {}
     peek = Peek(path)
     for source in sources(path):
-        # A single file is what it is whatever its name: then its columns are asked for as those of requests.
+        # A single file is what it is whatever its name: then it is read as a table of requests.
         name = TABLES.get(source.stem, None if path.is_dir() else "requests")
         if name == "requests" and "lora_args" in peek.beginning(source).split("\n", 1)[0]:
             name = "request_parameters"  # under the same file name, in an earlier release
@@ -234,20 +212,4 @@ def _units(metrics: Mapping[str, SourceFile]) -> str:
     return "; ".join(f"{unit} of {names}" for unit, names in by_unit.items())
 
 
-def _fits(peek: Peek) -> bool:
-    return (
-        peek.has_columns("gmt_create", "predict_type", "exec_time_seconds", "groupId")
-        or peek.has_columns("predict_type", "exec_time_seconds", "lora_args")
-        or peek.has_columns(*METRIC)
-    )
-
-
-FORMAT = Format(
-    name="genai2026",
-    title="Alibaba 2026, image generation requests and container metrics (GenTD26)",
-    expects="a folder with lora_request_trace.csv, the metrics (qps.tar.gz, pod_gpu_duty_cycle_anon.tar.gz, …) or both",
-    licence="none stated; published for research and study",
-    origin="github.com/alibaba/clusterdata, cluster-trace-v2026-GenAI (SoCC'25)",
-    read=read,
-    fits=_fits,
-)
+FORMAT = Format.of("genai2026", read)

@@ -13,30 +13,16 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.traces.input.files import SourceFile, sources
-from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.format import Format, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
-PODS = TableSchema(
+PODS = TableSchema.of(
     "pods",
-    {
-        "name": pl.String,
-        "cpu_milli": pl.Int64,
-        "memory_mib": pl.Int64,
-        "num_gpu": pl.Int64,
-        "gpu_milli": pl.Int64,
-        "gpu_spec": pl.String,
-        "qos": pl.String,
-        "pod_phase": pl.String,
-        "creation_time": pl.Float64,
-        "deletion_time": pl.Float64,
-        "scheduled_time": pl.Float64,
-    },
-    optional=frozenset({"gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"}),
+    "name cpu_milli:i memory_mib:i num_gpu:i gpu_milli:i gpu_spec qos pod_phase creation_time:f deletion_time:f "
+    "scheduled_time:f",
+    optional="gpu_spec qos pod_phase creation_time deletion_time scheduled_time",
 )
-NODES = TableSchema(
-    "nodes",
-    {"sn": pl.String, "cpu_milli": pl.Int64, "memory_mib": pl.Int64, "gpu": pl.Int64, "model": pl.String},
-)
+NODES = TableSchema.of("nodes", "sn cpu_milli:i memory_mib:i gpu:i model")
 
 PHASES = ["Succeeded", "Failed", "Running", "Pending"]
 # Latency-sensitive pods go before best-effort ones.
@@ -88,7 +74,6 @@ def read(path: Path, intake: Intake) -> Trace:
     return finish(
         intake,
         workload,
-        source=workload.source,
         cluster=cluster,
         names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy(),
         notes=() if timed else ("the list has no times: all pods are submitted at 0",),
@@ -156,16 +141,4 @@ def _ended() -> pl.Expr:
     )  # fmt: skip
 
 
-def _fits(peek: Peek) -> bool:
-    return peek.has_columns("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-
-
-FORMAT = Format(
-    name="openb2023",
-    title="Alibaba 2023, GPU sharing (openb)",
-    expects="openb_pod_list_NAME.csv or a folder with openb_pod_list_default.csv, beside openb_node_list_all_node.csv",
-    licence="none stated; published for research and study",
-    origin="github.com/alibaba/clusterdata, cluster-trace-gpu-v2023 (FGD, ATC'23)",
-    read=read,
-    fits=_fits,
-)
+FORMAT = Format.of("openb2023", read)

@@ -13,27 +13,14 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.traces.input.files import SourceFile, sources
-from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.format import Format, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
-JOBS = TableSchema(
+JOBS = TableSchema.of(
     "jobs",
-    {
-        "job_name": pl.String,
-        "organization": pl.String,
-        "gpu_model": pl.String,
-        "cpu_request": pl.Float64,
-        "gpu_request": pl.Float64,
-        "worker_num": pl.Float64,
-        "submit_time": pl.Float64,
-        "duration": pl.Float64,
-        "job_type": pl.String,
-    },
+    "job_name organization gpu_model cpu_request:f gpu_request:f worker_num:f submit_time:f duration:f job_type",
 )
-NODES = TableSchema(
-    "nodes",
-    {"node_name": pl.String, "gpu_model": pl.String, "gpu_capacity_num": pl.Float64, "cpu_num": pl.Float64},
-)
+NODES = TableSchema.of("nodes", "node_name gpu_model gpu_capacity_num:f cpu_num:f")
 
 PRIORITY = {"HP": 1, "Spot": 0}
 CLOSED = 184 * 86_400 - 1  # seconds: of some 4,700 jobs that ran then, all but a few dozen end in this one
@@ -82,8 +69,7 @@ def read(path: Path, intake: Intake) -> Trace:
     return finish(
         intake,
         workload,
-        source=workload.source,
-        cluster=cluster or None,  # nodes that were all turned away make no cluster
+        cluster=cluster or None,  # nodes that were all rejected make no cluster
         names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy() if records else None,
         notes=_notes(frame, records, nodes),
         settings={"zero": zero},
@@ -96,7 +82,7 @@ def _files(path: Path) -> tuple[SourceFile | None, SourceFile | None]:
     records = [s for s in there if "job_info" in s.stem]
     if not path.is_dir():
         only = sources(path)
-        # The nodes are found beside the jobs; of the nodes alone, that is all that was asked for.
+        # The nodes are found beside the jobs; a path that names the nodes reads them alone.
         nodes, records = (only, []) if "node_info" in only[0].stem else (nodes, only)
     if len(records) > 1 or len(nodes) > 1 or not (records or nodes):
         msg = f"not one table each of jobs (job_info_df.csv) and nodes (node_info_df.csv) in: {path}"
@@ -160,18 +146,4 @@ def _notes(frame: pl.DataFrame, records: SourceFile | None, nodes: SourceFile | 
     )
 
 
-def _fits(peek: Peek) -> bool:
-    return peek.has_columns("node_name", "gpu_model", "gpu_capacity_num", "cpu_num") or peek.has_columns(
-        "job_name", "organization", "worker_num", "submit_time", "job_type"
-    )
-
-
-FORMAT = Format(
-    name="spot2026",
-    title="Alibaba 2026, high-priority and spot jobs",
-    expects="a folder with job_info_df.csv, node_info_df.csv or both",
-    licence="none stated; published for research and study",
-    origin="github.com/alibaba/clusterdata, cluster-trace-v2026-spot-gpu (GFS, ASPLOS'26)",
-    read=read,
-    fits=_fits,
-)
+FORMAT = Format.of("spot2026", read)

@@ -5,7 +5,7 @@ describe the machine. It is a format of CPU machines: a job of p processors beco
 each, since all that the format promises is that they run at the same time, and not on which nodes. Requested
 processors are used before allocated ones; memory is the requested one.
 
-User, group and application numbers become names ("12"). The time that users asked for is the series `requested`. Where
+User, group and application numbers become names ("12"). The time that users requested is the series `requested`. Where
 jobs were swapped out, a job's line is followed by one for each burst (status 2, 3 or 4): they are the series `bursts`.
 Not kept: CPU time and memory used, queue and partition, the preceding job and the think time after it.
 """
@@ -19,11 +19,10 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.files import LONGEST, Block, SourceFile, blocks, prefetch, sources
 from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule
-from fleetlab.traces.input.line_blocks import LONGEST, Block, blocks, prefetch
-from fleetlab.traces.input.timestamps import LATEST, known, valid_zone
+from fleetlab.traces.input.times import LATEST, is_zone, valid_zone
 
 FIELDS = (
     *("number", "submit", "wait", "run", "allocated", "used_cpu", "used_memory"),
@@ -58,7 +57,8 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
     """Read a log, plain or gzipped; `zone` names the clock of a log whose header does not."""
     source = _file(path)
     header = {"TimeZoneString": valid_zone(zone)} if zone else {}
-    lines = pl.concat([pl.DataFrame(schema=_schema()), *_batches(source, intake, header)])
+    empty = pl.DataFrame(schema={"line": pl.Int64, **dict.fromkeys(FIELDS, pl.Float64)})
+    lines = pl.concat([empty, *_batches(source, intake, header)])
     records = intake.validate(lines.filter(~BURST), "jobs", source.name, JOB_RULES)
     jobs, zero = relative_to_first(_jobs(records))
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -69,18 +69,17 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
         _columns(jobs),
         source=f"swf:{source.stem}",
         epoch=_epoch(header, zero),
-        zone=clock if known(clock) else None,
+        zone=clock if is_zone(clock) else None,
     )
     intake.keep("jobs", len(workload) + bursts.height)
     requested = jobs.filter(pl.col("requested") >= 0).select("job", seconds="requested")
     return finish(
         intake,
         workload,
-        source=workload.source,
         cluster=cluster,
         names=jobs.select("job", name=_number("number")).lazy(),
         series={n: f.lazy() for n, f in (("requested", requested), ("bursts", bursts)) if f.height},
-        notes=_notes(jobs, cluster, None if known(clock) else clock),
+        notes=_notes(jobs, cluster, None if is_zone(clock) else clock),
         settings={"zero": zero, "header": header},
     )
 
@@ -90,16 +89,11 @@ def _file(path: Path) -> SourceFile:
         return SourceFile(path)
     logs = [s for s in sources(path) if ".swf" in s.name.lower()]
     if len(logs) != 1:
-        msg = f"not one log with the ending .swf or .swf.gz in: {path}"
-        raise TraceError(msg, hint="name the log itself")
+        raise TraceError(f"not one log with the ending .swf or .swf.gz in: {path}", hint="name the log itself")
     return logs[0]
 
 
 # -- lines -------------------------------------------------------------------------------------------------------
-
-
-def _schema() -> dict[str, type[pl.DataType]]:
-    return {"line": pl.Int64, **dict.fromkeys(FIELDS, pl.Float64)}
 
 
 def _batches(source: SourceFile, intake: Intake, header: dict[str, str]) -> Iterator[pl.DataFrame]:
@@ -122,8 +116,7 @@ def _batches(source: SourceFile, intake: Intake, header: dict[str, str]) -> Iter
         yield intake.validate(numbers, "jobs", source.name, RULES)
         intake.progress("reading jobs", intake.rows["jobs"], block.share)
     if empty:
-        msg = f"{source.name}: the file is empty"
-        raise TraceError(msg, hint="a log has a line of 18 numbers for each job")
+        raise TraceError(f"{source.name}: the file is empty", hint="a log has a line of 18 numbers for each job")
 
 
 def _rows(text: str, block: Block) -> pl.DataFrame:
@@ -136,9 +129,9 @@ def _rows(text: str, block: Block) -> pl.DataFrame:
 
 def _numbers(rows: pl.DataFrame, source: SourceFile, intake: Intake) -> pl.DataFrame:
     intake.read("jobs", rows.height)
-    counted = rows.with_columns(found=pl.col("fields").list.len())
+    counted = rows.with_columns(count=pl.col("fields").list.len())
     wrong = f"{len(FIELDS)} fields expected, got"
-    rows = intake.validate(counted, "jobs", source.name, [(wrong, pl.col("found") != len(FIELDS), "found")])
+    rows = intake.validate(counted, "jobs", source.name, [(wrong, pl.col("count") != len(FIELDS), "count")])
     texts = rows.select(
         "line", *[pl.col("fields").list.get(k, null_on_oob=True).alias(f) for k, f in enumerate(FIELDS)]
     )
@@ -199,9 +192,9 @@ def _bursts(lines: pl.DataFrame, jobs: pl.DataFrame, intake: Intake, source: Sou
     """One row a burst, in the order of the log: how long it waited since the last one, and ran."""
     named = lines.join(jobs.select("number", "job"), on="number", how="left", maintain_order="left")
     orphan: Rule = ("a burst of a job that has no line", pl.col("job").is_null(), "number")
-    kept = intake.validate(named, "jobs", source.name, [orphan])
+    bursts = intake.validate(named, "jobs", source.name, [orphan])
     status = pl.col("status").cast(pl.Int64).replace_strict({2: "continued", 3: "completed", 4: "failed"})
-    return kept.select("job", wait=_or_none("wait"), runtime=_or_none("run"), status=status.cast(pl.String))
+    return bursts.select("job", wait=_or_none("wait"), runtime=_or_none("run"), status=status.cast(pl.String))
 
 
 def _epoch(header: dict[str, str], zero: float) -> float | None:
@@ -233,10 +226,10 @@ def _cluster(header: dict[str, str], jobs: pl.DataFrame) -> Cluster | None:
 
 def _notes(jobs: pl.DataFrame, cluster: Cluster | None, no_zone: str | None) -> tuple[str, ...]:
     notes = ["each processor is one instance with one CPU; the format has no GPUs"]
-    if unsaid := jobs.filter(pl.col("cpu_milli") == 0).height:
-        notes.append(f"jobs without a number of processors, set to 0 CPUs: {unsaid:,}")
-    if unsaid := jobs.filter((pl.col("status") == -1) & (pl.col("run") >= 0)).height:
-        notes.append(f"jobs with a runtime but no status, read as completed: {unsaid:,}")
+    if missing := jobs.filter(pl.col("cpu_milli") == 0).height:
+        notes.append(f"jobs without a number of processors, set to 0 CPUs: {missing:,}")
+    if missing := jobs.filter((pl.col("status") == -1) & (pl.col("run") >= 0)).height:
+        notes.append(f"jobs with a runtime but no status, read as completed: {missing:,}")
     if cluster is None:
         notes.append("the header has no machine size: provide a cluster to simulate it")
     elif (cluster.frame["memory_mib"] > 0).any():
@@ -258,13 +251,4 @@ def _is_log(text: str) -> bool:
     return len(first) == len(FIELDS) and all(re.fullmatch(r"-?\d+(\.\d*)?", field) for field in first)
 
 
-FORMAT = Format(
-    name="swf",
-    title="Standard Workload Format (Parallel Workloads Archive)",
-    expects="a .swf or .swf.gz log: 18 numbers a line, comments after ;",
-    licence="each log its own",
-    origin="www.cs.huji.ac.il/labs/parallel/workload/swf.html",
-    read=read,
-    fits=_fits,
-    options=frozenset({"zone"}),
-)
+FORMAT = Format.of("swf", read, _fits, options=frozenset({"zone"}))

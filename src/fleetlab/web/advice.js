@@ -7,17 +7,17 @@ window.fleetlab.advice = () => {
   let about = ""; // the scenario that they are of
   let running = null;
 
-  const rank = (row) => [row.verdict === "not significant" ? 1 : 0, row.tier, row.cost, row.effect.value ?? 0];
+  const rank = (row) => [row.verdict === "not decided" ? 1 : 0, row.tier, row.cost, row.effect.value ?? 0];
   function order(a, b) {
     const [one, other] = [rank(a), rank(b)];
     const k = one.findIndex((value, at) => value !== other[at]);
     return k < 0 ? 0 : one[k] - other[k];
   }
   function line(row) {
-    const attempt = el("button", { type: "button" }, "Try it");
-    attempt.setAttribute("aria-label", `Try it: ${row.action}`);
+    const attempt = el("button", { type: "button" }, "Apply");
+    attempt.setAttribute("aria-label", `Apply: ${row.action}`);
     attempt.addEventListener("click", () => apply(row.words));
-    const sure = row.verdict === "not significant" ? " (not significant)" : "";
+    const sure = row.verdict === "not decided" ? " (not decided)" : "";
     return el("tr", {}, el("td", {}, capital(row.action)), el("td", {}, `${row.effect.text}${sure}`), el("td", {}, row.requires), el("td", {}, row.cost_text),
       el("td", {}, ...(row.words ? [attempt] : [])));
   }
@@ -40,7 +40,7 @@ window.fleetlab.advice = () => {
       running = null;
       if (answer && link === about) answers.set(study, answer);
       show();
-      idle(answer ? "Simulated: the cheapest comes first." : "Cancelled.");
+      idle(answer ? `${answer.rows.length.toLocaleString("en")} change${answer.rows.length === 1 ? "" : "s"} simulated.` : "Cancelled.");
     } catch (error) {
       if (running === operation) { running = null; trouble(error); }
     }

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from fleetlab.core import Estimate, FleetlabError
-from fleetlab.core.addresses import query_pairs
+from fleetlab.core import Estimate, FleetlabError, as_json
+from fleetlab.core.catalog import HOLDERS
 from fleetlab.core.durations import number_text
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import Result, amount_and_interval
 from fleetlab.core.scenario import Scenario
+from fleetlab.core.site_change import SiteChange
+from fleetlab.report.draw import ready
+from fleetlab.report.figures import figure
+from fleetlab.report.markup import tag
+from fleetlab.stats import BETTER, NOT_DECIDED, WORSE
 from fleetlab.studies.calibrate import calibrate
 from fleetlab.studies.capacity import capacity
 from fleetlab.studies.diagnose import diagnose
 from fleetlab.studies.diagnose.changes import NODES, what_if
-from fleetlab.studies.diagnose.effects import HIGHER, LOWER, MEAN, NOT_SIGNIFICANT
-from fleetlab.web.advice_words import GOAL, STUDIES
-from fleetlab.web.link import words_query
-from fleetlab.web.messages import Advice, AdviceRow, Quantity
+from fleetlab.studies.diagnose.effects import MEAN
+from fleetlab.studies.explain import Candidates, Explanation, explain
+from fleetlab.studies.explain.job import NUMBER, find_jobs, names_of
+from fleetlab.web.link import changed_words
+from fleetlab.web.messages import GOAL, STUDIES, Advice, AdviceRow, FoundJob, JobStory, Quantity
 
 # From what costs nothing to what is bought.
 MODEL, SETTING, JOBS, PARTS, BOUGHT = range(5)
@@ -58,14 +65,14 @@ def advise(scenario: Scenario, study: str, goal: str = GOAL, progress: Progress 
     return {
         "study": study,
         "findings": [*covered, *result.findings],
-        "rows": sorted((row for row in rows if row["verdict"] != HIGHER), key=_rank),
+        "rows": sorted((row for row in rows if row["verdict"] != WORSE), key=_rank),
         "notes": list(result.notes),
     }
 
 
 def _rank(row: AdviceRow) -> tuple[bool, int, float, float]:
     """Return what to sort by: what helps for certain first, then the cheapest, then what helps most."""
-    return row["verdict"] == NOT_SIGNIFICANT, row["tier"], row["cost"], row["effect"]["value"] or 0.0
+    return row["verdict"] == NOT_DECIDED, row["tier"], row["cost"], row["effect"]["value"] or 0.0
 
 
 def _change(row: Mapping[str, Any], scenario: Scenario) -> AdviceRow:
@@ -76,38 +83,45 @@ def _change(row: Mapping[str, Any], scenario: Scenario) -> AdviceRow:
     unit = scenario.prices.unit if scenario.prices is not None else "GPU-h"
     price = hours if unit == "GPU-h" else f"{number_text(round(cost))} {unit} ({hours})"
     by, low, high = (row[name] for name in MEAN)
-    lowers = by is not None and by < 0
+    changed = what_if(row["change"], scenario).apply(scenario) if kind in AS_WORDS else _setting(scenario, kind)
+    helps = row["verdict"] == BETTER or (row["verdict"] == NOT_DECIDED and by is not None and by < 0)
     return {
         "action": row["action"],
-        "verdict": row["verdict"] if row["verdict"] == LOWER or lowers else HIGHER,
+        "verdict": row["verdict"] if helps else WORSE,
         "effect": _effect(by, low, high),
         "requires": row["requires"],
         "tier": tier,
         "cost": float(cost),
         "cost_text": COSTS.get(tier, price),
-        "words": _words(scenario, what_if(row["change"], scenario).apply(scenario)) if kind in AS_WORDS else None,
+        "words": changed_words(scenario, changed) or None,
     }
+
+
+def _setting(scenario: Scenario, kind: str) -> Scenario:
+    """Return the scenario with a change of its scheduler's settings, where lines of a configuration say it."""
+    own = scenario.scheduler
+    line = next((c.line for c in own.what_ifs() if c.name == kind), "") if own is not None else ""
+    return scenario.replace(scheduler=SiteChange(line)) if line and scenario.policy.scheduler is None else scenario
 
 
 def _effect(by: float | None, low: float | None, high: float | None) -> Quantity:
     if by is None:
         return {"value": None, "low": None, "high": None, "text": "–"}
-    known = low is not None and high is not None
-    estimate = Estimate("", by, low if known else by, high if known else by, "s")  # type: ignore[arg-type]
+    has_limits = low is not None and high is not None
+    estimate = Estimate("", by, low if has_limits else by, high if has_limits else by, "s")  # type: ignore[arg-type]
     value, interval = amount_and_interval(estimate, by)
-    return {"value": by, "low": low, "high": high, "text": f"{value} ({interval})" if known and interval else value}
-
-
-def _words(before: Scenario, after: Scenario) -> dict[str, str] | None:
-    """Return the words of a scenario that another has otherwise, as an address has them; None: there are none."""
-    one, other = (dict(query_pairs(words_query(s))) for s in (before, after))
-    changed = {name: other.get(name, "") for name in one | other if one.get(name) != other.get(name)}
-    return changed or None
+    return {
+        "value": by,
+        "low": low,
+        "high": high,
+        "text": f"{value} ({interval})" if has_limits and interval else value,
+    }
 
 
 def _needed(result: Result, goal: str) -> AdviceRow:
     """Return the nodes that meet a goal: the first estimate of a capacity search."""
-    nodes, _, now, *_ = result.summary()
+    nodes, *others = result.summary()
+    now = next(estimate for estimate in others if estimate.metric.endswith("nodes now"))
     more = nodes.value - now.value
     action = f"have {nodes.value:,.0f} nodes instead of {now.value:,.0f}"
     return {
@@ -122,10 +136,10 @@ def _needed(result: Result, goal: str) -> AdviceRow:
     }
 
 
-def _calibrated(given: Scenario, found: Scenario | None) -> list[AdviceRow]:
+def _calibrated(given: Scenario, fitted: Scenario | None) -> list[AdviceRow]:
     """Return the model that fits the log better, where there is one."""
-    words = None if found is None else _words(given, found)
-    if words is None:
+    words = {} if fitted is None else changed_words(given, fitted)
+    if not words:
         return []
     return [
         {
@@ -139,3 +153,51 @@ def _calibrated(given: Scenario, found: Scenario | None) -> list[AdviceRow]:
             "words": words,
         }
     ]
+
+
+# -- one job ---------------------------------------------------------------------------------------------------------
+
+
+LISTED = 20  # jobs that a search lists
+
+
+def explain_job(scenario: Scenario, job: str, *, what_if: bool = False, progress: Progress = silent) -> JobStory:
+    """Explain the job that some words mean, or list the jobs; without words, those that waited longest."""
+    scenario = scenario.replace(min_coverage=0.0)  # as all runs of the page
+    longest = 0 if job.strip() else LISTED
+    result = explain(scenario, job=job, longest=longest, what_if=what_if, progress=progress)
+    covered = [result.coverage.line] if result.coverage is not None else []
+    return {
+        "job": job,
+        "found": _candidates(result, scenario) if isinstance(result, Candidates) else [],
+        "findings": [*covered, *result.findings],
+        "strip": _strip(result) if isinstance(result, Explanation) else "",
+        "meanings": dict(HOLDERS.meanings()),
+        "result": json.loads(as_json(result)),
+    }
+
+
+def _candidates(result: Candidates, scenario: Scenario) -> list[FoundJob]:
+    names = names_of(scenario)
+
+    def words(job: int, name: str | None) -> str:
+        """Return what means this job alone: its name stays when the window changes, its number does not."""
+        return name if name and find_jobs(scenario, name, names) == [job] else f"{NUMBER}{job}"
+
+    def candidate(row: dict[str, Any]) -> FoundJob:
+        return {
+            "words": words(row["job"], row.get("name")), "job": row["job"], "name": row.get("name"),
+            "user": row.get("user"), "group": row.get("group"), "gpus": row["GPUs"], "wait": row["wait"],
+            "recorded": row.get("recorded wait"), "reason": row["main reason"] or "",
+        }  # fmt: skip
+
+    return [candidate(row) for row in result.frames["jobs"].iter_rows(named=True)]
+
+
+def _strip(result: Explanation) -> str:
+    """Draw the strip of a job's life, as a report does."""
+    drawn = result.figures().get("strip")
+    if drawn is None:
+        return ""
+    how = f"explain · {result.provenance.source}"
+    return str(figure(ready(drawn), tag("h3", drawn.title), how, key="life"))

@@ -20,12 +20,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fleetlab.core import FleetlabError
-from fleetlab.web import handlers, timeline_handlers
 from fleetlab.web.backend import WhatIfBackend
-from fleetlab.web.comparison import change_of
 from fleetlab.web.guard import Guard, error_response
-from fleetlab.web.link import VIEWS, Link
-from fleetlab.web.openapi import description
+from fleetlab.web.link import VIEWS, Link, change_of
+from fleetlab.web.openapi import Handler, description, endpoints
 from fleetlab.web.operations import INTERNAL
 from fleetlab.web.traces import trace_title
 
@@ -45,23 +43,12 @@ def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
         Route("/static/{name}", _static),
         Route("/token", guard.enter, methods=["POST"]),
         Route("/api/openapi.json", _openapi),
-        Route("/api/options", _with(backend, handlers.options)),
-        Route("/api/operations", _with(backend, handlers.start_operation), methods=["POST"]),
-        Route("/api/operations/{operation}", _with(backend, handlers.get_operation)),
-        Route("/api/operations/{operation}", _with(backend, handlers.cancel_operation), methods=["DELETE"]),
-        Route("/api/operations/{operation}/events", _with(backend, handlers.operation_events)),
-        Route("/api/uploads", _with(backend, handlers.upload_file), methods=["POST"]),
-        Route("/api/uploads/{upload}", _with(backend, handlers.remove_upload), methods=["DELETE"]),
-        Route("/api/timeline/{side}/about", _with(backend, timeline_handlers.get_about)),
-        Route("/api/timeline/{side}/panels", _with(backend, timeline_handlers.get_panels)),
-        Route(
-            "/api/timeline/{side}/tile/{level}/{zoom}/{column}/{block}/{planes}",
-            _with(backend, timeline_handlers.get_tile),
+        *(
+            Route(path, _with(backend, endpoint.handler), methods=[method.upper()])
+            for path, methods in endpoints().items()
+            for method, endpoint in methods.items()
+            if endpoint.handler is not None
         ),
-        Route("/api/timeline/{side}/jobs/{first}/{end}/{time}", _with(backend, timeline_handlers.get_jobs)),
-        Route("/api/run", _with(backend, handlers.run)),
-        Route("/api/result.json", _with(backend, handlers.result)),
-        Route("/api/report.html", _with(backend, handlers.report)),
     ]
 
 
@@ -85,9 +72,6 @@ def app(backend: WhatIfBackend, guard: Guard) -> ASGIApp:
     smaller = [Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=LEVEL)]
     every = routes(backend, guard)
     return guard.before(Starlette(routes=every, middleware=smaller, exception_handlers=on_error, lifespan=lifespan))
-
-
-Handler = Callable[[WhatIfBackend, Request], Awaitable[Response]]
 
 
 def _with(backend: WhatIfBackend, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -132,7 +116,7 @@ def preview(query: str) -> str:
     """Return title and description of an address, for the tab and for those who preview a link without a script.
 
     >>> preview("trace=builtin:2000:0&load=1.3").splitlines()[0]
-    '<title>What if load 1.3 · built-in (synthetic), 2,000 jobs · fleetlab</title>'
+    '<title>What if load 1.3 · PAI (synthetic), 2,000 jobs · fleetlab</title>'
     """
     from html import escape
 
@@ -162,15 +146,14 @@ async def _static(request: Request) -> Response:
 
 @cache
 def _file(name: str) -> str:
-    from fleetlab.report import timelines
-    from fleetlab.report.page import script, style
+    from fleetlab.report.report import script, style, timeline_script, timeline_style
 
     if name == "report.js":
         return str(script())
     own = files("fleetlab.web").joinpath(name).read_text("utf-8")
     if name == "timeline.js":
-        return f"{timelines.script()}\n{own}"
-    return f"{style()}\n{timelines.style()}\n{own}" if name == "page.css" else own
+        return f"{timeline_script()}\n{own}"
+    return f"{style()}\n{timeline_style()}\n{own}" if name == "page.css" else own
 
 
 async def _openapi(_: Request) -> Response:

@@ -11,23 +11,20 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from fleetlab.core import FleetlabError, TraceError
 from fleetlab.core.scenario import Scenario
 from fleetlab.web import messages
-from fleetlab.web.comparison import compare_runs
-from fleetlab.web.kept import KeptAnswers
-from fleetlab.web.kept import pack as pack_json
 from fleetlab.web.link import Link, words_query
-from fleetlab.web.operations import Operation, Operations
-from fleetlab.web.pace import Pace
+from fleetlab.web.operations import Operation, Operations, Pace
 from fleetlab.web.pool import Listener, WorkerPool
-from fleetlab.web.runs import completed_by_both, of_part, pack
 from fleetlab.web.traces import TraceNames, builtin_jobs
 from fleetlab.web.uploads import Upload, Uploads
+from fleetlab.web.worker import REFINE
 
-KEPT = 8 << 20  # bytes of comparisons in memory
+MOST_TRACES = 1000  # of which the number of jobs is remembered
 READ_LIMIT = 60.0  # s for a reader at most
 
 
@@ -50,7 +47,6 @@ class WhatIfBackend:
         self.pace = Pace()
         self._jobs: dict[str, int] = {}  # of traces that were opened
         self.workers, self.limit = workers, limit
-        self._comparisons = KeptAnswers(KEPT)
         self.pool: WorkerPool
         self.compiling: list[str] = []  # rules that are not compiled yet
         self._compiler: asyncio.Task[None] | None = None
@@ -110,6 +106,7 @@ class WhatIfBackend:
         operation: Operation,
         key: str = "",
         listener: Listener | None = None,
+        kind: str = "run",
         **more: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
         stored, where = self.traces.locate(trace)
@@ -122,25 +119,24 @@ class WhatIfBackend:
             visitor=operation.visitor,
             limit=self.limit,
             listener=listener or operation.update,
+            kind=kind,
             patience=operation.patience,
         )
 
     async def outcome(
-        self, scenario: Scenario, operation: Operation, listener: Listener | None = None
+        self,
+        scenario: Scenario,
+        operation: Operation,
+        listener: Listener | None = None,
+        early: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        whole: bool = False,
     ) -> dict[str, Any]:
-        """Simulate one scenario."""
+        """Simulate one scenario; it is compared with an `early` baseline at once; a `whole` result has its tables."""
         trace, query = str(scenario.data.name), words_query(scenario)
-        return await self._request(
-            "run", trace, operation, scenario.key, listener, query=query, **self._stored("timeline", scenario),
-            **self._stored("record", scenario),
-        )  # fmt: skip
-
-    async def _part(self, scenario: Scenario, operation: Operation, part: Mapping[str, Any]) -> dict[str, Any]:
-        """Measure a part of the jobs of a run that was simulated."""
-        trace, query = str(scenario.data.name), words_query(scenario)
-        key = f"{scenario.key} {sha256(json.dumps(part).encode()).hexdigest()}"
-        stored = self._stored("record", scenario)
-        return await self._request("measure", trace, operation, key, query=query, part=part, **stored)
+        stored = self._stored("timeline", scenario) | self._stored("record", scenario)
+        words: dict[str, Any] = {"query": query, "whole": whole} | stored | dict(early)
+        return await self._request("run", trace, operation, f"{scenario.key} {whole}", listener, **words)
 
     def _stored(self, what: str, scenario: Scenario) -> dict[str, Any]:
         """Return where the timeline or the record of a scenario is stored."""
@@ -157,68 +153,60 @@ class WhatIfBackend:
         )
 
     async def run(self, link: Link, operation: Operation) -> messages.RunComparison:
-        """Compare a scenario with the baseline."""
-        key = f"{self.traces.locate(str(link.now.data.name))[0]} {link.query()}"
-        if (kept := self._comparisons.get(key)) is not None:
-            return cast("messages.RunComparison", kept)
-        base, now = await self._outcomes(link, operation)
-        comparison = await asyncio.to_thread(_compare, link, base, now)
-        self._comparisons.keep(key, pack_json(comparison))
-        return comparison
+        """Compare a scenario with the baseline, by one run each."""
+        trace, key, words = self._pair(link)
+        if self.pool.cached(f"compare {self.traces.locate(trace)[0]} {key}") is None:
+            ran = await self._simulate(link, operation, words)
+            words["took"] = {name: ran[name] for name in ("seconds", "cpu_seconds")}
+        answer = await self._request("compare", trace, operation, key, **words, **self._stored("record", link.now))
+        return cast("messages.RunComparison", answer | {"link": link.query()})
 
-    async def _outcomes(self, link: Link, operation: Operation) -> tuple[dict[str, Any], dict[str, Any]]:
-        if link.base == link.now:
-            base = now = await self.outcome(link.now, operation)
-        else:
-            listener = self._early_answer(link, operation)
-            base, now = await _both(self.outcome(link.base, operation), self.outcome(link.now, operation, listener))
-        if base["completed"] == now["completed"] and link.between is None:
-            return base, now
-        return await self._measured(link, base, now, operation)
-
-    async def _measured(
-        self, link: Link, base: dict[str, Any], now: dict[str, Any], operation: Operation
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Measure the same jobs on both sides: those that completed in both, and were submitted in the time meant.
-
-        A job that only one side ran would change the mean of that side. Rows of jobs are those of the baseline: at
-        another load the same jobs have other times.
-        """
-        part: dict[str, Any] = {"between": None if link.between is None else list(link.between)}
-        if base["completed"] != now["completed"]:
-            part["among"] = pack(completed_by_both(base, now))
-        before = await self._part(link.base, operation, part)
-        measured = of_part(base, before)
-        if link.base == link.now:
-            return measured, measured
-        after = await self._part(link.now, operation, part | {"rows": before["rows"]})
-        return measured, of_part(now, after)
-
-    def _key(self, scenario: Scenario) -> str:
-        """Return the key under which the outcome is kept."""
-        return f"run {self.traces.locate(str(scenario.data.name))[0]} {scenario.key}"
-
-    def _early_answer(self, link: Link, operation: Operation) -> Listener:
-        """Return a listener that passes on the numbers as soon as they are known, before figures are drawn.
-
-        Those of a part of the jobs are not among them.
-        """
-        key = "" if link.between is not None else self._key(link.base)
+    async def refine(self, link: Link, operation: Operation) -> messages.RunComparison:
+        """Compare a scenario with the baseline by paired replicas; pass on the numbers of the first of them."""
+        trace, key, words = self._pair(link)
+        if self.pool.cached(f"{REFINE} {self.traces.locate(trace)[0]} {key}") is None:
+            await self.run(link, operation)
 
         def listener(progress: dict[str, Any] | None) -> None:
             message = dict(progress or {})
-            numbers = message.pop("numbers", None)
-            base = self.pool.kept(key) if numbers is not None else None
-            if numbers is not None and base is not None and numbers["completed"] == base["completed"]:
-                message["answer"] = compare_runs(link, base, numbers, "")
+            if "answer" in message:
+                message["answer"] = message["answer"] | {"link": link.query()}
             operation.update(message)
 
-        return listener
+        stored = self._stored("record", link.now)
+        answer = await self._request(REFINE, trace, operation, key, listener, REFINE, **words, **stored)
+        return cast("messages.RunComparison", answer | {"link": link.query()})
+
+    def _pair(self, link: Link) -> tuple[str, str, dict[str, Any]]:
+        """Return the trace of a scenario and its baseline, the key of both, and what a process must know of them."""
+        key = f"{link.now.key} {link.base.key} {link.submitted}"
+        words: dict[str, Any] = {
+            "query": words_query(link.now), "base_query": words_query(link.base), "submitted": link.submitted,
+            "base": self._stored("record", link.base)["record"],
+        }  # fmt: skip
+        return str(link.now.data.name), key, words
+
+    async def _simulate(self, link: Link, operation: Operation, words: Mapping[str, Any]) -> dict[str, Any]:
+        """Simulate both; pass on the numbers as soon as they are known, but for those of a part of the jobs."""
+
+        def listener(progress: dict[str, Any] | None) -> None:
+            message = dict(progress or {})
+            answer, base = message.pop("answer", None), message.pop("base", None)
+            # The run may have been begun for another visitor, who has another baseline.
+            if answer is not None and base == words["base"] and link.between is None:
+                message["answer"] = answer | {"link": link.query()}
+            operation.update(message)
+
+        early = {name: words[name] for name in ("base", "base_query", "submitted")}
+        if link.base == link.now:
+            return await self.outcome(link.now, operation, listener, early)
+        _, now = await _both(self.outcome(link.base, operation), self.outcome(link.now, operation, listener, early))
+        return now  # type: ignore[no-any-return]
 
     async def open_trace(self, trace: str, operation: Operation) -> messages.TraceSummary:
         """Return the contents of a trace."""
         summary = await self._request("open", trace, operation)
-        if len(self._jobs) >= KEPT:
+        if len(self._jobs) >= MOST_TRACES:
             self._jobs.clear()
         self._jobs[trace] = next(int(e["value"]) for e in summary["summary"] if e["metric"] == "jobs")
         return cast("messages.TraceSummary", {"trace": trace, "title": self.traces.title(trace), **summary})
@@ -241,14 +229,14 @@ class WhatIfBackend:
         return cast("messages.JobStory", answer)
 
     async def report(self, link: Link, operation: Operation) -> str:
-        """Return baseline, scenario and kept runs as one HTML file."""
+        """Return baseline, scenario and pinned runs as one HTML file."""
         outcomes = {"baseline": link.base, "scenario": link.now} if link.base != link.now else {"baseline": link.base}
-        outcomes |= {f"pinned {k}: {scenario.title}": scenario for k, scenario in enumerate(link.kept, 1)}
-        results = {label: (await self.outcome(s, operation))["result"] for label, s in outcomes.items()}
+        outcomes |= {f"pinned {k}: {scenario.title}": scenario for k, scenario in enumerate(link.pinned, 1)}
+        results = {label: (await self.outcome(s, operation, whole=True))["result"] for label, s in outcomes.items()}
         request = {
             "verb": "report",
             "results": results,
-            "comparison": await self.run(link, operation) if link.base != link.now else None,
+            "comparison": await self.refine(link, operation) if link.base != link.now else None,
             "title": f"fleetlab: {link.now.title}",
         }
         answer = await self.pool.request(
@@ -286,8 +274,7 @@ class WhatIfBackend:
     async def _read(self, upload: Upload, request: dict[str, Any], operation: Operation) -> dict[str, Any]:
         """Have a process of its own look at the files of an upload; delete them if that fails."""
         if not upload.files:
-            msg = "the upload has no file, or was read already"
-            raise TraceError(msg, hint="upload the file first")
+            raise TraceError("the upload has no file, or was read already", hint="upload the file first")
         request |= {"path": str(upload.log), "scratch": str(upload.scratch)}
         try:
             return await self.pool.request(
@@ -310,11 +297,3 @@ async def _both(first: Any, second: Any) -> tuple[Any, Any]:  # noqa: ANN401
     finally:
         for task in tasks:
             task.cancel()
-
-
-def _compare(link: Link, base: dict[str, Any], now: dict[str, Any]) -> messages.RunComparison:
-    from fleetlab.web.figures import comparison_html
-
-    source = now["result"]["provenance"]["source"]
-    how = f"simulate · {source} · scenario: {link.now.title} · baseline: {link.base.title}"
-    return compare_runs(link, base, now, str(comparison_html(base, now, how)))

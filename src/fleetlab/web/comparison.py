@@ -1,26 +1,34 @@
 """A scenario compared with the baseline: what changes, by how much, and with which interval.
 
-Both simulate the same jobs, so differences are paired by blocks of time, and fairness by users (`fleetlab.stats`).
+One run each says how the log as it is would go. Paired replicas say what is not up to chance: by the functions of
+`fleetlab.compare`, and with its numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from fleetlab.core import Estimate, Provenance, SavedResult
-from fleetlab.core.addresses import query_pairs
+from fleetlab.core import Estimate, Prices, Provenance, SavedResult
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.durations import between_text, plural
-from fleetlab.core.result import amount_and_interval
-from fleetlab.stats import LEAST, POSITIVE, Interval, paired_difference
-from fleetlab.studies.requests import NEVER_RUN, left_out
-from fleetlab.web.link import Link, words_query
+from fleetlab.core.result import Finding, amount_and_interval
+from fleetlab.sim.estimates import jain
+from fleetlab.sim.measures import ALLOCATION, FAIRNESS
+from fleetlab.stats import BETTER, NO_DIFFERENCE, POSITIVE, WORSE, Floats, over_replicas, verdict
+from fleetlab.studies.compare.runs import OF_THE_RUN, PER_DAY, Runs, Sample
+from fleetlab.studies.replicas import OF_SCOPE, Plan
+from fleetlab.studies.sentences import NEVER_RUN, left_out, sentence
+from fleetlab.web.figures import comparison_html
+from fleetlab.web.link import Link, change_of, changed_words
 from fleetlab.web.messages import AllocationRow, MetricRow, Quantity, ReasonRow, RecordedWait, RunComparison
-from fleetlab.web.runs import completed_by_both, decode, unpack
+from fleetlab.web.runs import RunNumbers, RunRecord, same_jobs
 
 METRICS: dict[str, Literal["lower", "higher"] | None] = {
     NEVER_RUN: "lower",
@@ -31,79 +39,141 @@ METRICS: dict[str, Literal["lower", "higher"] | None] = {
     "mean JCT": "lower",
     "P90 JCT": "lower",
     "mean bounded slowdown": "lower",
-    "GPU allocation while jobs arrive": None,
-    "Jain index of users' mean bounded slowdown": "higher",
+    ALLOCATION: None,
+    FAIRNESS: "higher",
     "GPU-hours allocated per day": None,
     "energy per day": None,
     "cost per day": None,
 }
+# By metric: what is measured of a job, and what is taken of these.
+OF_JOBS: dict[str, tuple[str, Callable[[Floats], float]]] = {
+    "mean wait": ("wait", np.mean),
+    "P50 wait": ("wait", partial(np.quantile, q=0.5)),
+    "P90 wait": ("wait", partial(np.quantile, q=0.9)),
+    "P99 wait": ("wait", partial(np.quantile, q=0.99)),
+    "mean JCT": ("JCT", np.mean),
+    "P90 JCT": ("JCT", partial(np.quantile, q=0.9)),
+    "mean bounded slowdown": ("bounded slowdown", np.mean),
+}
+FACTS = {ALLOCATION: "GPU allocation, %", "cost per day": "cost per day", **PER_DAY}  # of a whole run
+SCENARIO = "the scenario"
+CLOSE = 0.25  # a simulated mean wait within this share of the recorded one is like it
 FAR = 20.0  # a number so many times smaller than its neighbor is shown in a unit of its own
-Outcome = Mapping[str, Any]
 
 
-def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunComparison:
-    """Return everything that the page shows of two outcomes."""
-    rows = [row for metric in METRICS if (row := _row(metric, base, now)) is not None]
-    reasons = _reasons(base, now)
+def compare_runs(
+    link: Link, base: RunRecord, now: RunRecord, *, drawn: bool = True, runs: Runs | None = None
+) -> RunComparison:
+    """Compare two runs on the same jobs, by their replicas once there are any; how long they took is not known here."""
+    prices = link.base.prices or Prices(), link.now.prices or Prices()
+    before, after = same_jobs(base, now, prices, link.between)
+    sides = [{m: np.array([float(e.value)]) for m, e in side.estimates.items()} for side in (before, after)]
+    if runs is not None:
+        names = runs.base_name, list(runs.scenarios)[-1]
+        sides = [own | _over_replicas(runs, name, before) for own, name in zip(sides, names, strict=True)]
+    rows = [_row(metric, after, sides[0][metric], sides[1][metric]) for metric in METRICS if metric in sides[0]]
+    count, planned = _replicas(base, now, runs)
+    reasons = _reasons(before, after)
     chance = _only_fewer_nodes(link, base, now)
-    if chance:  # what jobs gain then is no improvement
-        rows = [row | {"better": None} if row["verdict"] == row["better"] else row for row in rows]
-    findings = [*_cannot_run(rows[0], base, now), *_findings(rows, reasons)]
+    # Jobs that can no longer run do not compete any more: what the others gain is no improvement.
+    if chance or sides[1][NEVER_RUN][0] > sides[0][NEVER_RUN][0]:
+        rows = [_without_gain(row) for row in rows]
+    findings = [*_cannot_run(rows[0], before, after), *_findings(rows, reasons, count)]
     if chance and any(row["metric"] == "mean wait" and row["verdict"] == "lower" for row in rows):
         findings.append(OTHER_SCHEDULE)
+    submitted = _submitted(link, after)
     return {
         "link": link.query(),
         "title": link.now.title,
         "base_title": link.base.title,
-        "population": _population(link, base, now),
-        "submitted": _submitted(link, now),
-        "headline": _headline(link, rows[0], findings, _submitted(link, now)),
+        "population": _population(submitted, before, after),
+        "scope": OF_SCOPE["log"],
+        "replicas": count,
+        "planned": planned,
+        "submitted": submitted,
+        "headline": _headline(link, rows[0], findings, submitted),
         "findings": findings,
         "rows": rows,
         "wait_reasons": reasons,
-        "allocation": _allocation(base, now),
-        "notes": _notes(now),
-        "seconds": float(now["seconds"]),
-        "cpu_seconds": float(now["cpu_seconds"]),
-        "recorded": _recorded(link, base),
-        "html": html,
+        "allocation": _allocation(before, after),
+        "scheduler": now.facts["scheduler"],
+        "notes": [*([_evidence(runs)] if runs is not None and runs.replication.stopped else []), *now.facts["notes"]],
+        "seconds": 0.0,
+        "cpu_seconds": 0.0,
+        "recorded": _recorded(link, before),
+        "html": _html(link, before, after) if drawn else "",
     }
 
 
-def _summary(outcome: Outcome) -> dict[str, Estimate]:
-    """Return the estimates by metric."""
-    return {row["metric"]: Estimate.from_json(row) for row in (*outcome["exact"], *outcome["result"]["summary"])}
+def _html(link: Link, base: RunNumbers, now: RunNumbers) -> str:
+    how = f"simulate · {now.run.facts['source']} · scenario: {link.now.title} · baseline: {link.base.title}"
+    return str(comparison_html(base, now, how))
 
 
-def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
-    before, after = _summary(base).get(metric), _summary(now).get(metric)
-    if before is None or after is None:
-        return None
-    by = 0.0 if math.isclose(after.value, before.value) else after.value - before.value
-    pair = [o["replicates"].get(metric) for o in (base, now)]
-    interval = _paired(*pair)._replace(value=by) if all(pair) else Interval(by, by, by)
-    change = Estimate(metric, *interval, after.unit)
-    most = max(abs(before.value), abs(after.value))
-    better, verdict = METRICS[metric], "same" if base is now else interval.change()
-    # Jobs that can no longer run do not compete any more: what the others gain is no improvement.
-    bought = verdict == better and _refused(now) > _refused(base)
-    return {
+def _replicas(base: RunRecord, now: RunRecord, runs: Runs | None) -> tuple[int, int]:
+    """Return how many replicas there are, and how many there will be when verdicts are looked at next."""
+    count = 1 if runs is None else runs.replication.count
+    if runs is not None and runs.replication.stopped:
+        return count, count
+    instances = sum(run.facts["instances"] for run in ([base] if base is now else [base, now]))
+    looks = Plan().looks(instances)
+    return count, next((look for look in looks if look > count), looks[-1])
+
+
+def _over_replicas(runs: Runs, name: str, before: RunNumbers) -> dict[str, Floats]:
+    """Return the numbers of a run by metric, one a replica; those of a part of the jobs are of that part."""
+    first, last = before.rows
+    users = runs.base.workload.frame["user"]
+    parts = [(s, (s.jobs >= first) & (s.jobs < last)) for s in runs.samples]
+
+    def over(column: str, function: Callable[[Floats], float]) -> Floats:
+        return np.array([function(s.values[name][column][m]) if m.any() else math.nan for s, m in parts])
+
+    def fairness(sample: Sample, mask: NDArray[np.bool_]) -> float:
+        jobs = pl.DataFrame({"user": users[sample.jobs[mask]], "x": sample.values[name]["bounded slowdown"][mask]})
+        return jain(jobs.group_by("user", maintain_order=True).agg(pl.col("x").mean())["x"].to_numpy())
+
+    values = {metric: over(*what) for metric, what in OF_JOBS.items()}
+    values[FAIRNESS] = np.array([fairness(*part) for part in parts])
+    if before.between is None:
+        whole = np.array([replica[name]["run"] for replica in runs.replication.results])
+        values |= {metric: whole[:, OF_THE_RUN.index(fact)] for metric, fact in FACTS.items()}
+    return {metric: x for metric, x in values.items() if metric in before.estimates}
+
+
+def _row(metric: str, after: RunNumbers, base: Floats, now: Floats) -> MetricRow:
+    unit, better = after.estimates[metric].unit, METRICS[metric]
+    _, within, _ = after.measures.numbers.get(metric, (None, POSITIVE, unit))
+    by = np.where(np.isclose(now, base, rtol=1e-9, atol=0.0), 0.0, now - base)
+    # What the cluster can never run is the same in every replica.
+    says = verdict(
+        np.repeat(by, 2) if metric == NEVER_RUN else by, float(base.mean()), lower_is_better=better != "higher"
+    )
+    levels = [Estimate(metric, *over_replicas(x, within).interval(), unit) for x in (base, now)]
+    change = Estimate(metric, *over_replicas(by).interval(), "points" if unit == "%" else unit)
+    if metric == NEVER_RUN:
+        *levels, change = (e._replace(value=round(e.value)) for e in (*levels, change))
+    most = max(abs(e.value) for e in levels)
+    row: MetricRow = {
         "metric": metric,
-        "unit": after.unit,
-        "better": None if bought else better,
-        "base": _quantity(before, most),
-        "now": _quantity(after, most),
-        "change": _quantity(change._replace(unit="points" if after.unit == "%" else after.unit), most, signed=True),
-        "verdict": verdict,
+        "unit": unit,
+        "better": better,
+        "base": _quantity(levels[0], most),
+        "now": _quantity(levels[1], most),
+        "change": _quantity(change, most, signed=True),
+        "verdict": says,
     }
+    return row if better else _neutral(row)
 
 
-def _refused(outcome: Outcome) -> float:
-    return _summary(outcome)[NEVER_RUN].value
+def _neutral(row: MetricRow) -> MetricRow:
+    """Return a row whose difference is neither better nor worse."""
+    side: Literal["lower", "higher"] = "lower" if (row["change"]["value"] or 0.0) < 0 else "higher"
+    return row | {"better": None, "verdict": side if row["verdict"] in (BETTER, WORSE) else row["verdict"]}
 
 
-def _paired(before: Mapping[str, Any], after: Mapping[str, Any]) -> Interval:
-    return paired_difference(decode(before), decode(after)).interval()
+def _without_gain(row: MetricRow) -> MetricRow:
+    return _neutral(row) if row["verdict"] == BETTER else row
 
 
 def _quantity(e: Estimate, most: float, *, signed: bool = False) -> Quantity:
@@ -111,52 +181,46 @@ def _quantity(e: Estimate, most: float, *, signed: bool = False) -> Quantity:
     value, interval = amount_and_interval(e, most if abs(e.value) > most / FAR else e.value)
     text = "–" if math.isnan(e.value) else f"{value} ({interval})" if interval else value
     text = f"+{text}" if signed and e.value > 0 else text
-    return {"value": _known(e.value), "low": _known(e.low), "high": _known(e.high), "text": text}
+    return {"value": _finite(e.value), "low": _finite(e.low), "high": _finite(e.high), "text": text}
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _reasons(base: Outcome, now: Outcome) -> list[ReasonRow]:
+def _reasons(base: RunNumbers, now: RunNumbers) -> list[ReasonRow]:
     """Return the reasons that any wait is charged to, the largest first."""
     rows: list[tuple[float, ReasonRow]] = []
+    by_reason = base.reasons, now.reasons
     for reason in REASONS:
-        pair = [o["reasons"].get(reason.name) for o in (base, now)]
-        if not any(pair):
+        if not any(reason.name in reasons for reasons in by_reason):
             continue
-        # No wait for this reason is 0 in every replicate.
-        before, after = (one or _zero(other) for one, other in zip(pair, pair[::-1], strict=True))
-        sides = [Estimate("", *decode(values).interval(POSITIVE), "s") for values in (before, after)]
-        most = max(e.value for e in sides)
+        sides = [reasons.get(reason.name, 0.0) for reasons in by_reason]
+        most = max(sides)
+        before, after, by = (Estimate.exact("", x, "s") for x in (*sides, sides[1] - sides[0]))
         row: ReasonRow = {
             "reason": reason.name,
             "meaning": reason.meaning,
-            "base": _quantity(sides[0], most),
-            "now": _quantity(sides[1], most),
-            "change": _quantity(Estimate("", *_paired(before, after), "s"), most, signed=True),
+            "base": _quantity(before, most),
+            "now": _quantity(after, most),
+            "change": _quantity(by, most, signed=True),
         }
         rows.append((most, row))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
 
 
-def _zero(other: Mapping[str, Any]) -> dict[str, Any]:
-    return {**other, "values": [0.0] * len(other["values"])}
-
-
-def _allocation(base: Outcome, now: Outcome) -> list[AllocationRow]:
-    if "allocation" not in now["result"]["tables"]:
-        return []  # not made yet
-    sides = [{r["GPU type"]: r for r in o["result"]["tables"].get("allocation", ())} for o in (base, now)]
-    known = {*sides[0], *sides[1]}
-    names = sorted(known, key=lambda name: -max(side[name]["GPU-hours"] for side in sides if name in side))
+def _allocation(base: RunNumbers, now: RunNumbers) -> list[AllocationRow]:
+    sides = base.allocation, now.allocation
+    names = sorted({**sides[0], **sides[1]}, key=lambda name: -max(side[name][0] for side in sides if name in side))
+    nodes = [numbers.run.facts["nodes"] for numbers in (base, now)]
+    shares = [{name: share for name, (_, share) in side.items()} for side in sides]
     return [
         {
             "gpu_type": name,
-            "base_nodes": base["nodes"].get(name, 0),
-            "nodes": now["nodes"].get(name, 0),
-            "base": sides[0].get(name, {}).get("while jobs arrive"),
-            "now": sides[1].get(name, {}).get("while jobs arrive"),
+            "base_nodes": nodes[0].get(name, 0),
+            "nodes": nodes[1].get(name, 0),
+            "base": shares[0].get(name),
+            "now": shares[1].get(name),
         }
         for name in names
     ]
@@ -164,44 +228,43 @@ def _allocation(base: Outcome, now: Outcome) -> list[AllocationRow]:
 
 # --- text --------------------------------------------------------------------------------------------------------
 
+AS_BEFORE = ", as in the baseline"
 OTHER_SCHEDULE = (
     "Fewer nodes do not make jobs wait less: with them other jobs start first, and one schedule is not another. "
     "Take it as chance, or try another seed and load."
 )
-VERBS = {"lower": "falls", "higher": "rises"}
 
 
-def _submitted(link: Link, now: Outcome) -> str:
+def _submitted(link: Link, now: RunNumbers) -> str:
     """Say when the jobs that are measured were submitted; nothing where all are."""
     if link.between is None:
         return ""
-    return f"the {plural(now['jobs'], 'job')} submitted {between_text(*link.between, *now['clock'])}"
+    return f"the {plural(now.jobs.height, 'job')} submitted {between_text(*link.between, *now.run.facts['clock'])}"
 
 
-def _population(link: Link, base: Outcome, now: Outcome) -> str:
+def _population(submitted: str, base: RunNumbers, now: RunNumbers) -> str:
     """Say of which jobs the numbers are."""
-    both, jobs = int(completed_by_both(base, now).sum()), now["jobs"]
-    only = [int(unpack(outcome["completed"], jobs).sum()) - both for outcome in (base, now)]
-    covered = now["result"]["coverage"]["line"]
+    both, jobs, covered = now.done.height, now.jobs.height, now.run.facts["covered"]
+    only = [numbers.completed - both for numbers in (base, now)]
     of = f"{covered} Waits, JCT, slowdown and fairness are of the {both:,} of {jobs:,} jobs that completed"
-    if selected := _submitted(link, now):
-        of = f"{covered} Of {selected}, {both:,} completed"
+    if submitted:
+        of = f"{covered} Of {submitted}, {both:,} completed"
     sides = (
         f" on both sides; {only[0]:,} completed only in the baseline, {only[1]:,} only in the scenario"
         if any(only)
         else ""
     )
-    rest = ": waits, JCT, slowdown and fairness are of these, GPU allocation and rates of that time" if selected else ""
+    rest = ": waits, JCT, slowdown and fairness are of these, GPU allocation and rates of that time" * bool(submitted)
     return f"{of}{sides}{rest}."
 
 
-def _cannot_run(row: MetricRow, base: Outcome, now: Outcome) -> list[str]:
+def _cannot_run(row: MetricRow, base: RunNumbers, now: RunNumbers) -> list[str]:
     """Say how many jobs the cluster can never run: they are in no mean."""
     if not (row["base"]["value"] or row["now"]["value"]):
         return []
-    share = f"{100 * now['gpu_time_that_cannot_run']:.2g} % of the known GPU time"
+    share = f"{100 * now.gpu_time_that_cannot_run:.2g} % of the known GPU time"
     beside = "" if base is now else f"; {row['base']['text']} in the baseline"
-    return [f"{row['now']['text']} of {now['jobs']:,} jobs ({share}) cannot run{beside}."]
+    return [f"{row['now']['text']} of {now.jobs.height:,} jobs ({share}) cannot run{beside}."]
 
 
 def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str], selected: str) -> str:
@@ -213,7 +276,7 @@ def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str], select
         sentence = f"of {selected}, {_inside(sentence)}"
         sentence = sentence if change_of(link) else f"{sentence[0].upper()}{sentence[1:]}"
     what = change_of(link)
-    return f"{what}: {_inside(sentence)}" if what else sentence
+    return f"{what}: {_inside(sentence)}" if what else sentence.replace(AS_BEFORE, "")
 
 
 def _inside(sentence: str) -> str:
@@ -228,85 +291,74 @@ def _inside(sentence: str) -> str:
     )
 
 
-def change_of(link: Link) -> str:
-    """Return the words of the scenario that the baseline has otherwise.
-
-    >>> change_of(Link.of("load=1.3&nodes=T4+%2B20"))
-    'Nodes T4 +20, load 1.3'
-    """
-    text = ", ".join(f"{name} {value}" for name, value in _changed_words(link).items())
-    return text[:1].upper() + text[1:]
-
-
-def _changed_words(link: Link) -> dict[str, str]:
-    now, base = (dict(query_pairs(words_query(s))) for s in (link.now, link.base))
-    return {name: now.get(name, "by default") for name in now | base if now.get(name) != base.get(name)}
-
-
-def _only_fewer_nodes(link: Link, base: Outcome, now: Outcome) -> bool:
+def _only_fewer_nodes(link: Link, base: RunRecord, now: RunRecord) -> bool:
     """Return whether nothing was changed but that nodes were taken away."""
-    types = {*base["nodes"], *now["nodes"]}
-    less = [base["nodes"].get(name, 0) - now["nodes"].get(name, 0) for name in types]
-    return set(_changed_words(link)) == {"nodes"} and min(less, default=0) >= 0 and max(less, default=0) > 0
+    before, after = base.facts["nodes"], now.facts["nodes"]
+    fewer = [before.get(name, 0) - after.get(name, 0) for name in {*before, *after}]
+    return (
+        set(changed_words(link.base, link.now)) == {"nodes"}
+        and min(fewer, default=0) >= 0
+        and max(fewer, default=0) > 0
+    )
 
 
-def _recorded(link: Link, base: Outcome) -> RecordedWait | None:
-    """Return the mean wait in the log beside that of the baseline, where the log has waits."""
-    jobs, recorded, simulated = (base["waits"][name] for name in ("jobs", "recorded", "simulated"))
-    if not recorded:  # of a log without starts they are those of the submissions
+def _recorded(link: Link, base: RunNumbers) -> RecordedWait | None:
+    """Return the mean wait in the log beside that of the baseline, where a log has waits that a cluster had."""
+    both = base.done.drop_nulls("recorded")
+    recorded, simulated = both.select(pl.col("recorded", "wait").mean()).row(0)
+    if not recorded or base.run.facts["synthetic"]:  # of a log without starts they are those of the submissions
         return None
     most = max(recorded, simulated)
-    why = [f"the scheduler of the log had other rules than {link.base.title}", "the simulation has no start-up latency"]
-    if left := left_out(base["refused"]):
-        why.append(f"of the {base['jobs']:,} jobs of the log, {', '.join(left)}")
+    far = not 1 / (1 + CLOSE) <= simulated / recorded <= 1 + CLOSE
     return {
-        "jobs": jobs,
+        "jobs": both.height,
         "recorded": _quantity(Estimate.exact("", recorded, "s"), most),
         "simulated": _quantity(Estimate.exact("", simulated, "s"), most),
-        "why": f"Why they differ: {'; '.join(why)}. `fleetlab calibrate` says what closes the gap.",
+        "why": _why(link, base, recorded, simulated) if far else "",
     }
 
 
-def _notes(now: Outcome) -> list[str]:
-    notes = list(now["result"]["notes"])
-    if len(now["replicates"].get("mean wait", {"values": [0]})["values"]) == 1:
-        notes.insert(0, f"too few jobs for intervals: at least {LEAST} are needed")
-    return notes
+def _why(link: Link, base: RunNumbers, recorded: float, simulated: float) -> str:
+    """Say how far simulation and log differ, and what is known of the reasons."""
+    times = max(recorded, simulated) / min(recorded, simulated) if simulated else math.inf
+    scheduler, reasons = base.run.facts["scheduler"], left_out(base.refused)
+    causes = [
+        *([f"{scheduler['replaces']} is not simulated, but {scheduler['title']}"] if scheduler["replaces"] else []),
+        *([f"the load is {link.base.load:g} times that of the log"] if link.base.load != 1 else []),
+        *([f"not simulated: {', '.join(reasons)}"] if reasons else []),
+    ]
+    differ = f"Simulation and log differ by {times:.2g}×" if times < FAR else "Simulation and log are far apart"
+    return f"{differ}: {'; '.join(causes)}." if causes else f"{differ}."
 
 
-def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow]) -> list[str]:
+def _evidence(runs: Runs) -> str:
+    return (
+        f"as in `fleetlab compare`: {runs.replication.note()}; reasons, allocation by type and figures are of one run"
+    )
+
+
+def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow], count: int) -> list[str]:
     by = {row["metric"]: row for row in rows}
-    findings = [_finding(by[m]) for m in ("mean wait", "mean JCT", "GPU allocation while jobs arrive") if m in by]
+    findings = [_finding(by[m], count) for m in ("mean wait", "mean JCT", ALLOCATION) if m in by]
     if reasons:
         most = max(reasons, key=lambda row: row["now"]["value"] or 0.0)
-        mean = most["now"]["text"].partition(" (")[0]
-        findings.append(f"The most wait is due to {most['reason']} ({most['meaning']}): {mean} per job.")
+        findings.append(f"The most wait is due to {most['reason']} ({most['meaning']}): {most['now']['text']} per job.")
     else:
         findings.append("No job waits." if "mean wait" in by else "No job completed.")
     return findings
 
 
-def _finding(row: MetricRow) -> str:
+def _finding(row: MetricRow, count: int) -> str:
+    base, now, change = row["base"], row["now"], row["change"]
     name = row["metric"][0].upper() + row["metric"][1:]
-    if row["verdict"] == "same":
-        return f"{name} is {row['now']['text']}, as in the baseline."
-    ends = " to ".join(row[side]["text"].partition(" (")[0] for side in ("base", "now"))
-    if row["verdict"] == "unknown":
-        return f"{name} changes from {ends}; there are too few jobs for an interval."
-    change, _, interval = row["change"]["text"].partition(" (")
-    interval = f"95 % CI {interval.rstrip(')')} {change.rpartition(' ')[2]}" if interval else ""
-    detail = f"{_percent(row)}difference {change}, {interval}"
-    if row["verdict"] in VERBS:
-        return f"{name} {VERBS[row['verdict']]} from {ends} ({detail})."
-    return f"No significant change of {row['metric']}: from {ends} ({detail})."
-
-
-def _percent(row: MetricRow) -> str:
-    before, by = row["base"]["value"], row["change"]["value"]
-    if not before or not by or row["unit"] == "%" or abs(by / before) >= 100:
-        return ""
-    percent = 100 * by / before
-    return (f"{percent:+.0f} %; " if abs(percent) >= 10 else f"{percent:+.2g} %; ").replace("-", "−")
+    if not change["value"] and row["verdict"] == NO_DIFFERENCE:
+        return f"{name} is {now['text']}{AS_BEFORE}."
+    if count == 1:
+        return f"{name} is {now['text']} instead of {base['text']} in one run of the log."
+    by, low, high = (math.nan if x is None else x for x in (change["value"], change["low"], change["high"]))
+    before, after, unit = base["value"] or 0.0, now["value"] or 0.0, row["unit"]
+    record = Finding(row["metric"], SCENARIO, before, after, by, low, high, unit, "", row["verdict"], "this log", count)
+    return sentence(record, "in")
 
 
 def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
@@ -315,16 +367,17 @@ def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
         [
             {"metric": row["metric"], "unit": row["unit"], "baseline": row["base"]["value"], "now": row["now"]["value"]}
             | {"difference": row["change"]["value"], "low": row["change"]["low"], "high": row["change"]["high"]}
+            | {"verdict": row["verdict"]}
             for row in answer["rows"]
         ],
         infer_schema_length=None,
     )
-    notes = [answer["population"], "differences are paired by blocks of time"]
+    notes = [answer["population"], *answer["notes"][:1]]
     if (waits := answer["recorded"]) is not None:
         sides = (
             f"{waits['recorded']['text']} recorded in the log, {waits['simulated']['text']} in the simulated baseline"
         )
-        notes.append(f"Mean wait of {waits['jobs']:,} jobs: {sides}. {waits['why']}")
+        notes.append(f"Mean wait of {waits['jobs']:,} jobs: {sides}. {waits['why']}".rstrip())
     return SavedResult(
         provenance=provenance,
         findings=tuple(answer["findings"]),

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,10 @@ def main() -> None:
         _print([])
         return
     os.nice(LATER)
-    left = dict(rules())
-    while left:
-        _print(list(left))
-        name = next(iter(left))
-        _simulate(left.pop(name))
+    waiting = dict(rules())
+    while waiting:
+        _print(list(waiting))
+        simulate_two_jobs(waiting.pop(next(iter(waiting))))
     mark.touch()
     _print([])
 
@@ -59,8 +59,8 @@ def _print(names: list[str]) -> None:
     print(json.dumps({"left": names}), flush=True)
 
 
-def _simulate(words: dict[str, Any]) -> None:
-    """Simulate two jobs, with the tables that the page shows."""
+def simulate_two_jobs(words: dict[str, Any]) -> None:
+    """Simulate two jobs by some rules, with the tables that the page shows: what that takes is compiled then."""
     import polars as pl
 
     from fleetlab.core import Cluster, FleetlabError, Workload
@@ -76,13 +76,12 @@ def _mark() -> Path:
     """Return the file that says that these sources are compiled."""
     import numba
 
-    import fleetlab.sim
-    from fleetlab.sim.jit import cache_folder
+    from fleetlab.sim.jit import PACKAGES, ROOT, cache_folder
 
-    root = Path(fleetlab.sim.__file__).parent
-    files = sorted([*root.rglob("*.py"), *(root.parent / "core" / "catalog").glob("*.py")])
+    root = ROOT.parent
+    files = sorted(chain(*((root / name).rglob("*.py") for name in (*PACKAGES, "core/catalog"))))
     text = b"".join(path.read_bytes() for path in files) + numba.__version__.encode()
-    return cache_folder("heap") / f"rules-{sha256(text).hexdigest()[:12]}"
+    return cache_folder("sim.heap") / f"rules-{sha256(text).hexdigest()[:12]}"
 
 
 if __name__ == "__main__":

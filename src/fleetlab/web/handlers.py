@@ -1,11 +1,13 @@
-"""Handlers of the HTTP interface: options, operations, direct answers, and uploads."""
+"""Handlers of the HTTP interface: options, operations, direct answers, uploads, and the timeline."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -18,11 +20,9 @@ from fleetlab.core.catalog import BACKFILLS, ORDERS
 from fleetlab.core.durations import between_text
 from fleetlab.core.names import lookup
 from fleetlab.web import messages
-from fleetlab.web.advice_words import GOAL, STUDIES
 from fleetlab.web.backend import WhatIfBackend, Work
-from fleetlab.web.link import Link, check_job
+from fleetlab.web.link import Link, check_job, page_options
 from fleetlab.web.operations import DONE, RUNNING, Operation
-from fleetlab.web.options import page_options
 from fleetlab.web.pool import RequestCancelled
 from fleetlab.web.traces import check_name
 from fleetlab.web.uploads import Upload
@@ -30,12 +30,12 @@ from fleetlab.web.uploads import Upload
 MOST_BYTES = 64_000  # of a request with JSON
 UPLOAD_TIME = 600.0  # s for a file to arrive
 GZIP = 31  # zlib's word for gzip
-AT_ONCE = 0.03  # s in which an answer that is kept is ready
+AT_ONCE = 0.03  # s in which a cached answer is ready
 
 
 async def options(backend: WhatIfBackend, _: Request) -> Response:
-    """Return everything that can be chosen."""
-    from fleetlab.traces import READERS
+    """Everything that can be chosen."""
+    from fleetlab.traces import readers
 
     message: messages.PageOptions = {
         "version": version("fleetlab"),
@@ -44,7 +44,7 @@ async def options(backend: WhatIfBackend, _: Request) -> Response:
         "uses_estimate": [*ORDERS.where("needs_estimate"), *BACKFILLS.where("reserves")],
         "formats": [
             {"name": f.name, "title": f.title, "expects": f.expects, "options": sorted(f.options)}
-            for f in READERS.values()
+            for f in readers().values()
         ],
         "compiling": backend.compiling,
         "limits": {"upload_bytes": backend.uploads.most, "seconds": backend.limit, "workers": backend.workers},
@@ -80,7 +80,7 @@ async def _json_body(request: Request) -> dict[str, Any]:
 
 
 async def start_operation(backend: WhatIfBackend, request: Request) -> Response:
-    """Start an operation; where its result is kept, return it at once."""
+    """Start an operation; 200 where its result is known already."""
     values = await _json_body(request)
     work = _operation_of(backend, values)
     if (before := backend.operations.get(str(values.get("replaces", "")))) is not None:
@@ -94,56 +94,49 @@ async def start_operation(backend: WhatIfBackend, request: Request) -> Response:
 def _operation_of(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
     """Return what to do, checked before anything starts."""
     kind = values.get("kind")
-    if kind == "run":
-        link = Link.of(_string(values, "link"))
-        trace = str(link.now.data.name)
-        backend.traces.locate(trace)
-        about = f"{trace} {link.now.policy.order} {link.now.policy.backfill}"
-        return Work(kind, lambda operation: backend.run(link, operation), about, trace)
     if kind in ("open", "describe"):
         trace = check_name(_string(values, "trace"))
         backend.traces.locate(trace)
         do = backend.open_trace if kind == "open" else backend.describe_trace
         return Work(kind, lambda operation: do(trace, operation), trace, trace)
-    if kind == "advise":
-        return _advise_operation(backend, values)
-    if kind == "explain":
-        return _explain_operation(backend, values)
     if kind == "preview":
         upload = backend.uploads.get(_string(values, "upload"))
         return Work(kind, lambda operation: backend.preview(upload.name, operation))
     if kind == "read":
         return Work(kind, _read_operation(backend, values))
-    raise HTTPException(400, "an operation is one of open, describe, run, advise, explain, preview, read")
+    if kind in ("run", "refine", "advise", "explain"):
+        return _scenario_operation(backend, kind, values)
+    raise HTTPException(400, "an operation is one of open, describe, run, refine, advise, explain, preview, read")
 
 
-def _advise_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
-    link, study = Link.of(_string(values, "link")), _string(values, "study")
-    if study not in STUDIES:
-        raise HTTPException(400, f"a study is one of {', '.join(STUDIES)}")
-    goal = _string(values, "goal")[:200] if values.get("goal") is not None else GOAL
+def _scenario_operation(backend: WhatIfBackend, kind: str, values: dict[str, Any]) -> Work:
+    """Return what to do with the scenario of an address."""
+    link = Link.of(_string(values, "link"))
     trace = str(link.now.data.name)
     backend.traces.locate(trace)
-    return Work("advise", lambda operation: backend.advise(link, study, goal, operation), f"{trace} {study}", trace)
-
-
-def _explain_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Work:
-    link, what_if = Link.of(_string(values, "link")), values.get("what_if", False)
+    if kind in ("run", "refine"):
+        about = f"{link.now.policy.order} {link.now.policy.backfill}"
+        return Work(kind, partial(backend.run if kind == "run" else backend.refine, link), f"{trace} {about}", trace)
+    if kind == "advise":
+        study = _string(values, "study")
+        if study not in messages.STUDIES:
+            raise HTTPException(400, f"a study is one of {', '.join(messages.STUDIES)}")
+        goal = _string(values, "goal")[:200] if values.get("goal") is not None else messages.GOAL
+        return Work(kind, lambda operation: backend.advise(link, study, goal, operation), f"{trace} {study}", trace)
+    what_if = values.get("what_if", False)
     job = check_job(_string(values, "job")) if values.get("job") is not None else ""
     if not isinstance(what_if, bool):
         raise HTTPException(400, "`what_if` is true or false")
-    trace = str(link.now.data.name)
-    backend.traces.locate(trace)
-    about = f"{trace} {what_if}"
-    return Work("explain", lambda operation: backend.explain(link, job, operation, what_if=what_if), about, trace)
+    do = partial(backend.explain, link, job, what_if=what_if)
+    return Work(kind, do, f"{trace} {what_if}", trace)
 
 
 def _read_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Callable[[Operation], Awaitable[Any]]:
-    from fleetlab.traces import READERS
+    from fleetlab.traces import readers
 
     upload = backend.uploads.get(_string(values, "upload"))
     format, zone, columns = _string(values, "format"), values.get("zone"), values.get("map")
-    lookup("trace format", format, READERS, error=FleetlabError)
+    lookup("trace format", format, readers(), error=FleetlabError)
     valid = columns is None or (
         isinstance(columns, dict)
         and len(columns) <= 50
@@ -169,7 +162,7 @@ def _operation(backend: WhatIfBackend, request: Request) -> Operation:
 
 
 async def get_operation(backend: WhatIfBackend, request: Request) -> Response:
-    """Return the state of an operation."""
+    """Get the state of an operation."""
     return JSONResponse(_operation(backend, request).message())
 
 
@@ -183,7 +176,7 @@ async def cancel_operation(backend: WhatIfBackend, request: Request) -> Response
 
 
 async def operation_events(backend: WhatIfBackend, request: Request) -> Response:
-    """Stream the state of an operation as server-sent events."""
+    """Stream the state of an operation."""
     operation = _operation(backend, request)
 
     async def stream() -> AsyncIterator[bytes]:
@@ -239,17 +232,19 @@ async def run(backend: WhatIfBackend, request: Request) -> Response:
 
 
 async def result(backend: WhatIfBackend, request: Request) -> Response:
-    """Return the result of a scenario, as `--json` prints it."""
-    link, outcome = await wait_for(backend, request, lambda link, operation: backend.outcome(link.now, operation))
-    found = outcome["result"] | {"link": link.query()}
+    """Get the result of a scenario, as `fleetlab simulate --json` prints it."""
+    link, outcome = await wait_for(
+        backend, request, lambda link, operation: backend.outcome(link.now, operation, whole=True)
+    )
+    saved = outcome["result"] | {"link": link.query()}
     if link.between is not None:
         which = f"the jobs submitted {between_text(*link.between, *outcome['clock'])}"
-        found["notes"] = [f"numbers and tables are of the whole run: /api/run has those of {which}", *found["notes"]]
-    return JSONResponse(found, headers=_as_file("fleetlab.json"))
+        saved["notes"] = [f"numbers and tables are of the whole run: /api/run has those of {which}", *saved["notes"]]
+    return JSONResponse(saved, headers=_as_file("fleetlab.json"))
 
 
 async def report(backend: WhatIfBackend, request: Request) -> Response:
-    """Return baseline, scenario and kept runs as one HTML file."""
+    """Get baseline, scenario and pinned runs as one HTML file."""
     _, html = await wait_for(backend, request, backend.report)
     # The report has a policy of its own, stricter than that of the page, which would forbid its script.
     policy = {"Content-Security-Policy": "sandbox allow-scripts allow-downloads; frame-ancestors 'none'"}
@@ -264,7 +259,7 @@ def _as_file(name: str) -> dict[str, str]:
 
 
 async def upload_file(backend: WhatIfBackend, request: Request) -> Response:
-    """Store a file of a log."""
+    """Upload a file of a log."""
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > backend.uploads.most:
         backend.uploads.refuse_large(int(length))
@@ -288,3 +283,59 @@ async def remove_upload(backend: WhatIfBackend, request: Request) -> Response:
     backend.uploads.remove(name)
     message: messages.UploadRemoved = {"upload": name}
     return JSONResponse(message)
+
+
+# --- timeline ----------------------------------------------------------------------------------------------------
+
+SIDES = ("now", "base")
+LONGEST_PLANES = 80  # characters of the names of planes
+
+
+async def _ask(backend: WhatIfBackend, request: Request, ask: dict[str, Any]) -> tuple[Link, dict[str, Any]]:
+    side = request.path_params["side"]
+    if side not in SIDES:
+        raise HTTPException(404, "a timeline is that of `now` or of `base`")
+
+    async def do(link: Link, operation: Operation) -> dict[str, Any]:
+        return await backend.timeline(link.now if side == "now" else link.base, operation, ask)
+
+    return await wait_for(backend, request, do)
+
+
+async def get_about(backend: WhatIfBackend, request: Request) -> Response:
+    """Get the rows and colors of a timeline."""
+    link, answer = await _ask(backend, request, {"what": "about"})
+    label = "scenario" if request.path_params["side"] == "now" and link.base != link.now else "baseline"
+    return JSONResponse({"about": answer["about"] | {"label": label}, "compared": link.base != link.now})
+
+
+async def get_panels(backend: WhatIfBackend, request: Request) -> Response:
+    """Get waiting jobs by reason over time."""
+    return JSONResponse((await _ask(backend, request, {"what": "panels"}))[1])
+
+
+async def get_tile(backend: WhatIfBackend, request: Request) -> Response:
+    """Get planes of a tile."""
+    place = [_whole(request, name) for name in ("level", "zoom", "column", "block")]
+    planes = request.path_params["planes"][:LONGEST_PLANES].split(",")
+    _, answer = await _ask(backend, request, {"what": "tile", "place": place, "planes": planes})
+    return JSONResponse(answer)
+
+
+async def get_jobs(backend: WhatIfBackend, request: Request) -> Response:
+    """Get the jobs that run at a point."""
+    try:
+        time = float(request.path_params["time"])
+    except ValueError:
+        raise HTTPException(400, "a time is a number of seconds") from None
+    if not math.isfinite(time):
+        raise HTTPException(400, "a time is a number of seconds")
+    ask = {"what": "at", "first": _whole(request, "first"), "end": _whole(request, "end"), "time": time}
+    return JSONResponse((await _ask(backend, request, ask))[1])
+
+
+def _whole(request: Request, name: str) -> int:
+    text = request.path_params[name]
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise HTTPException(400, f"`{name}` is a whole number")
+    return int(text)

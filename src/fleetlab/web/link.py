@@ -1,4 +1,4 @@
-"""The address of the page: a scenario, the baseline it is compared with, the runs that were kept, and what is measured.
+"""The address of the page: a scenario, the baseline it is compared with, the pinned runs, and what is measured.
 
 A scenario is spelled as `Scenario.to_query()` spells it. The page adds `v`, `base`, `keep`, `submitted`, `view` and
 `job`. `submitted=2d..5d` measures the jobs submitted in that time of the log; what is simulated stays the same.
@@ -13,11 +13,14 @@ from fleetlab.core import WorkloadError
 from fleetlab.core.addresses import query_pairs, query_words
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.scenario import Scenario
-from fleetlab.core.words import WORDS
+from fleetlab.core.schedulers import names_alone, scheduler_named
+from fleetlab.core.site_change import SiteChange
+from fleetlab.core.words import EVENT, WORDS, Word, text
+from fleetlab.web.messages import Choice, OptionMessage
 from fleetlab.web.traces import DEFAULT_TRACE, check_name
 
 VERSION = "1"
-KEPT = 8  # runs kept beside the baseline
+MOST_PINNED = 8  # runs beside the baseline
 VIEWS = ("what-if", "advice", "job", "trace")
 OWN = ("v", "trace", "base", "keep", "submitted", "view", "job")
 LONGEST_JOB = 200  # characters of the words that mean a job
@@ -25,14 +28,14 @@ LONGEST_JOB = 200  # characters of the words that mean a job
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A whole address: the scenario shown, its baseline, the kept runs, the view, and the job that it is of.
+    """A whole address: the scenario shown, its baseline, the pinned runs, the view, and the job that it is of.
 
     `submitted` is as the word `window` is spelled: seconds of the log, which at another load pass at another rate.
     """
 
     now: Scenario
     base: Scenario
-    kept: tuple[Scenario, ...] = ()
+    pinned: tuple[Scenario, ...] = ()
     view: str = VIEWS[0]
     job: str = ""
     submitted: str = ""
@@ -49,33 +52,33 @@ class Link:
     def of(cls, query: str) -> Link:
         """Read an address, or say what is wrong with it.
 
-        >>> Link.of("v=1&trace=builtin:2000:0&order=sjf&keep=load%3D1.2").kept[0].load
+        >>> Link.of("v=1&trace=builtin:2000:0&order=sjf&keep=load%3D1.2").pinned[0].load
         1.2
         """
         pairs = query_pairs(query)
         own = {name: [value for n, value in pairs if n == name] for name in OWN}
-        if any(len(values) > (KEPT if name == "keep" else 1) for name, values in own.items()):
-            msg = f"an address has each of {', '.join(OWN)} once, and `keep` at most {KEPT} times"
+        if any(len(values) > (MOST_PINNED if name == "keep" else 1) for name, values in own.items()):
+            msg = f"an address has each of {', '.join(OWN)} once, and `keep` at most {MOST_PINNED} times"
             raise WorkloadError(msg, hint="remove some of the pinned runs")
         if own["v"] not in ([], [VERSION]):
             msg = f"an address of another version: `{clip(own['v'][0])}`"
             raise WorkloadError(msg, hint=f"this page reads v={VERSION}")
         trace = check_name((own["trace"] or [DEFAULT_TRACE])[0])
         now = read_scenario(urlencode([pair for pair in pairs if pair[0] not in own]), trace)
-        base, *kept = (read_scenario(words, trace) for words in (*(own["base"] or [""]), *own["keep"]))
+        base, *pinned = (read_scenario(words, trace) for words in (*(own["base"] or [""]), *own["keep"]))
         view = lookup("view", (own["view"] or [VIEWS[0]])[0], VIEWS, error=WorkloadError)
         job, submitted = ((own[name] or [""])[0] for name in ("job", "submitted"))
-        return cls(now, base, tuple(dict.fromkeys(kept)), view, check_job(job), check_time(submitted))
+        return cls(now, base, tuple(dict.fromkeys(pinned)), view, check_job(job), check_time(submitted))
 
     def query(self) -> str:
         """Return the address that `of` reads."""
         base = [("base", words)] if (words := words_query(self.base)) else []
-        kept = [("keep", words_query(scenario)) for scenario in self.kept]
+        pinned = [("keep", words_query(scenario)) for scenario in self.pinned]
         view = [("view", self.view)] if self.view != VIEWS[0] else []
         part = [("submitted", self.submitted)] if self.submitted else []
         job = [("job", self.job)] if self.job else []
         own = [("v", VERSION), ("trace", str(self.now.data.name))]
-        return urlencode([*own, *query_pairs(words_query(self.now)), *base, *kept, *part, *view, *job])
+        return urlencode([*own, *query_pairs(words_query(self.now)), *base, *pinned, *part, *view, *job])
 
 
 def check_time(words: str) -> str:
@@ -116,3 +119,79 @@ def read_scenario(query: str, trace: str) -> Scenario:
 def words_query(scenario: Scenario) -> str:
     """Return a scenario as text that `read_scenario` reads: without its trace."""
     return urlencode([pair for pair in query_pairs(scenario.to_query()) if pair[0] != "trace"])
+
+
+def change_of(link: Link) -> str:
+    """Return what the scenario changes of the baseline, as text.
+
+    >>> change_of(Link.of("load=1.3&nodes=T4+%2B20"))
+    'Nodes T4 +20, load 1.3'
+    >>> change_of(Link.of('scheduler={"kind":"site","conf":"bf_interval=1"}'))
+    'With bf_interval=1'
+    """
+    changes = changed_words(link.base, link.now)
+    parts = [f"{name} {value or 'by default'}" for name, value in changes.items() if name != "scheduler"]
+    if "scheduler" in changes:
+        option = link.now.policy.scheduler
+        of_site = f"with {option.words}" if isinstance(option, SiteChange) else ""
+        parts = [of_site or f"scheduler {changes['scheduler'] or 'by default'}", *parts]
+    text = ", ".join(parts)
+    return text[:1].upper() + text[1:]
+
+
+def changed_words(base: Scenario, now: Scenario) -> dict[str, str]:
+    """Return the words of a scenario that another has otherwise, as an address has them; empty: the default."""
+    before, after = (dict(query_pairs(words_query(s))) for s in (base, now))
+    return {name: after.get(name, "") for name in after | before if after.get(name) != before.get(name)}
+
+
+# -- words of a scenario as options of the page ------------------------------------------------------------------------
+
+NOT_SHOWN = ("trace", "cluster", "weights")  # the page has its own list of traces; weights are for policies in files
+EXAMPLES = {
+    "nodes": "T4 +20, V100 -25%",
+    "quota": "16 or ada=16,bob=8",
+    "queues": '{"queue":[{"name":"a","guaranteed":{"gpu":8}}]}',
+    "recovery": "every=600,save=10,restart=30",
+    "events": '[{"event":"faults","mtbf":86400,"mttr":600}]',
+    "prices": '{"per_gpu_hour":2.5}',
+    "until": "7d",
+    "speed_classes": "app:bert=light,other=heavy",
+    "latency": "30 or 1 GPU=5/6/9,gang=60",
+}
+# An address cannot name a file.
+INLINE = {
+    "scheduler": "What schedules the jobs (default: as configured on your cluster, else a simple policy).",
+    "events": "Node events (faults, outage, drain, spot, elastic) as JSON (default: none).",
+    "prices": "Prices and powers as JSON (default: 1 per GPU-hour).",
+    "queues": "Quotas, borrowing and limits of queues as JSON; or quotas, philly or limits: the rules by which "
+    "those of the trace are taken (default: those of the trace, if it tells them).",
+    "speed": "Speed profile for the sharing modes in which jobs slow each other (default: h200).",
+}
+
+
+def page_options() -> list[OptionMessage]:
+    """Return the options of a scenario on the page."""
+    return [_option(word) for word in WORDS.values() if word.name not in NOT_SHOWN]
+
+
+def schedulers_menu() -> dict[str, str]:
+    """Return what may schedule the jobs beside the scheduler of the site, by the word of an address."""
+    return {EVENT: "Simple policy"} | {
+        name: f"{scheduler_named(name).title}, default settings" for name in names_alone()
+    }
+
+
+def _option(word: Word) -> OptionMessage:
+    meanings = word.menu.meanings() if word.menu else schedulers_menu() if word.name == "scheduler" else {}
+    if meanings and word.default is None:
+        meanings = {"": "default"} | meanings
+    choices: list[Choice] = [{"name": name, "meaning": meaning} for name, meaning in meanings.items()]
+    return {
+        "name": word.name,
+        "kind": "flag" if isinstance(word.default, bool) else "choice" if choices else "text",
+        "help": INLINE.get(word.name, word.help),
+        "default": "" if word.default in (None, ()) else text(word.default),
+        "example": EXAMPLES.get(word.name, ""),
+        "choices": choices,
+    }

@@ -1,8 +1,13 @@
-"""The JSON that the HTTP interface takes and returns; its OpenAPI description is made from these types."""
+"""The JSON of the HTTP interface, and its errors; the OpenAPI description is made from these types."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
+
+from fleetlab.core import FleetlabError
+
+STUDIES = ("diagnose", "capacity", "calibrate")  # that the page asks for advice
+GOAL = "p90 wait < 10m"  # that it proposes
 
 
 class ErrorMessage(TypedDict):
@@ -22,7 +27,10 @@ class Quantity(TypedDict):
 
 
 class MetricRow(TypedDict):
-    """One metric of the baseline and of the scenario, and their paired difference."""
+    """One metric of the baseline and of the scenario, and their paired difference: means over replicas.
+
+    `verdict` is lower or higher where neither is better.
+    """
 
     metric: str
     unit: str
@@ -30,7 +38,7 @@ class MetricRow(TypedDict):
     base: Quantity
     now: Quantity
     change: Quantity
-    verdict: Literal["lower", "higher", "same", "not significant", "unknown"]
+    verdict: Literal["better", "worse", "lower", "higher", "no difference", "not decided"]
 
 
 class ReasonRow(TypedDict):
@@ -54,7 +62,10 @@ class AllocationRow(TypedDict):
 
 
 class RecordedWait(TypedDict):
-    """The mean wait that the log recorded beside that of the same jobs in the baseline, and why they differ."""
+    """The mean wait that the log recorded beside that of the same jobs in the baseline.
+
+    `why` is empty where they are within a quarter of each other.
+    """
 
     jobs: int
     recorded: Quantity
@@ -62,22 +73,44 @@ class RecordedWait(TypedDict):
     why: str
 
 
+class SettingRow(TypedDict):
+    """A setting of the site's scheduler that a scenario changes."""
+
+    name: str
+    was: str
+    becomes: str
+
+
+class SimulatedScheduler(TypedDict):
+    """What schedules the jobs of a scenario; `replaces`: the scheduler of the site, where it is not simulated."""
+
+    title: str
+    replaces: str
+    settings: list[SettingRow]
+    notes: list[str]
+
+
 class RunComparison(TypedDict):
     """A scenario compared with the baseline, on the jobs that completed in both.
 
-    `submitted` says which jobs those are of, where only a part of them is measured.
+    `submitted` says which jobs those are of, where only a part of them is measured. `rows` rest on so many `replicas`
+    of `scope`, of those `planned` until verdicts are looked at next; 1 is the log as it is, which all else is of.
     """
 
     link: str
     title: str
     base_title: str
     population: str
+    scope: str
+    replicas: int
+    planned: int
     submitted: str
     headline: str
     findings: list[str]
     rows: list[MetricRow]
     wait_reasons: list[ReasonRow]
     allocation: list[AllocationRow]
+    scheduler: SimulatedScheduler
     notes: list[str]
     seconds: float
     cpu_seconds: float
@@ -101,11 +134,12 @@ class TimelineAbout(TypedDict):
 
 
 class TimelineQueue(TypedDict):
-    """The panels by reason, what reasons mean, and the planes that tiles have."""
+    """The panels by reason, what reasons mean, the planes that tiles have, and the labels of their colors."""
 
     panels: TimelinePanels
     meanings: dict[str, str]
     planes: list[str]
+    labels: dict[str, list[str]]
 
 
 class TimelineTile(TypedDict):
@@ -152,8 +186,44 @@ class NodeMenu(TypedDict):
     gpus: int
 
 
+class QuotaRow(TypedDict):
+    """What a queue has of one resource, by the names of its scheduler; null: no limit."""
+
+    queue: str
+    parent: str
+    flavor: str
+    resource: str
+    amounts: dict[str, float | None]
+
+
+class SchedulerChange(TypedDict):
+    """Another setting of the site's scheduler that may help, and the word of a scenario that tries it."""
+
+    title: str
+    action: str
+    scheduler: str
+
+
+class SiteScheduler(TypedDict):
+    """How the cluster of a trace is configured: `lines` and `quotas` can be edited."""
+
+    name: str
+    title: str
+    lines: str
+    quotas: list[QuotaRow]
+    changes: list[SchedulerChange]
+
+
+class RecordedRun(TypedDict):
+    """GPUs that jobs held and jobs that waited, as the log recorded them: means of bins of `width` seconds."""
+
+    width: float
+    gpus: list[float]
+    waiting: list[float]
+
+
 class TraceSummary(TypedDict):
-    """The contents of a trace."""
+    """The contents of a trace; `assumed` says which nodes were assumed, `warnings` what is wrong with it."""
 
     trace: str
     title: str
@@ -161,6 +231,11 @@ class TraceSummary(TypedDict):
     summary: list[EstimateMessage]
     nodes: list[NodeMenu]
     estimates: list[str]
+    scheduler: SiteScheduler | None
+    synthetic: bool
+    assumed: str
+    warnings: list[str]
+    recorded: RecordedRun | None
     notes: list[str]
 
 
@@ -289,7 +364,7 @@ class OperationMessage(TypedDict):
     """
 
     operation: str
-    kind: Literal["open", "describe", "run", "advise", "explain", "preview", "read"]
+    kind: Literal["open", "describe", "run", "refine", "advise", "explain", "preview", "read"]
     status: Literal["running", "done", "failed", "cancelled"]
     ahead: int
     seconds: float
@@ -300,7 +375,9 @@ class OperationMessage(TypedDict):
 
 
 class OperationRequest(TypedDict):
-    """What to do. `run` needs `link`; `open` and `describe` need `trace`; `preview` and `read` need `upload`.
+    """What to do. `run` needs `link`, and so does `refine`, which compares by replicas.
+
+    `open` and `describe` need `trace`; `preview` and `read` need `upload`.
 
     `read` also needs `format`; `advise` needs `link` and `study`, and takes `goal`, such as `p90 wait < 10m`.
 
@@ -310,7 +387,7 @@ class OperationRequest(TypedDict):
     `replaces` names an operation whose result is no longer needed.
     """
 
-    kind: Literal["open", "describe", "run", "advise", "explain", "preview", "read"]
+    kind: Literal["open", "describe", "run", "refine", "advise", "explain", "preview", "read"]
     link: NotRequired[str]
     study: NotRequired[Literal["diagnose", "capacity", "calibrate"]]
     goal: NotRequired[str]
@@ -393,3 +470,36 @@ class PageOptions(TypedDict):
     formats: list[FormatChoice]
     compiling: list[str]
     limits: PageLimits
+
+
+# -- errors with a status of their own; all others of the package are 400 --------------------------------------------
+
+
+class NotFound(FleetlabError):
+    """There is no such trace, upload or operation."""
+
+    status = 404
+
+
+class TooLarge(FleetlabError):
+    """An upload is larger than the page takes."""
+
+    status = 413
+
+
+class TooManyRequests(FleetlabError):
+    """The queue is full."""
+
+    status = 429
+
+
+class WorkerEnded(FleetlabError):
+    """The process that worked on a request has ended, and so has the one that tried again."""
+
+    status = 503
+
+
+class TookTooLong(FleetlabError):
+    """The work was stopped at its time limit."""
+
+    status = 504

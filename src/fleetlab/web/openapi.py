@@ -1,8 +1,8 @@
-"""The OpenAPI description of the HTTP interface, made from the types of its messages."""
+"""The endpoints of the HTTP interface, each with its handler, and their OpenAPI description, made from the messages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -17,9 +17,12 @@ from typing import (
     is_typeddict,
 )
 
-from fleetlab.web import messages
-from fleetlab.web.link import LONGEST_JOB, VERSION, VIEWS
-from fleetlab.web.options import page_options
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fleetlab.web import handlers, messages
+from fleetlab.web.backend import WhatIfBackend
+from fleetlab.web.link import LONGEST_JOB, VERSION, VIEWS, page_options
 from fleetlab.web.traces import DEFAULT_TRACE, SIZES
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
@@ -88,61 +91,64 @@ def description(version: str) -> dict[str, Any]:
     }
 
 
-class _Endpoint(NamedTuple):
-    """An answer: what it is, its content (a message, or a media type), and the errors and parameters of its own."""
+Handler = Callable[[WhatIfBackend, Request], Awaitable[Response]]
 
-    summary: str
+
+class Endpoint(NamedTuple):
+    """An answer: its content (a message, or a media type), and the errors and parameters of its own.
+
+    What it is, is said by its handler, or by `summary` where the page itself gives it.
+    """
+
+    handler: Handler | None = None
     content: Any = HTML
     errors: tuple[int, ...] = ()
     code: int = 200
     parameters: Sequence[dict[str, Any]] = ()
     body: Any = None
+    summary: str = ""
 
 
-def _endpoints() -> dict[str, dict[str, _Endpoint]]:
+def endpoints() -> dict[str, dict[str, Endpoint]]:
     """Return every endpoint by path and method."""
     operation = [_parameter("operation", "The name of an operation.", "path")]
     upload = [_parameter("upload", "The name of an upload.", "path")]
     visitor = [_parameter("Fleetlab-Visitor", "A name that the client gives itself.", "header")]
     file = [_parameter("upload", "The upload that this file belongs to."), _parameter("name", "The name of the file.")]
     scenario = [*_scenario_query(), *visitor]
-    state, busy = messages.OperationMessage, (404, 429, 503, 504)
-    start = "Start an operation; 200 where its result is known already."
-    result = "Get the result of a scenario, as `fleetlab simulate --json` prints it."
-    report = "Get baseline, scenario and pinned runs as one HTML file."
-    name = [_parameter("name", "The file.", "path")]
+    state, busy, new = messages.OperationMessage, (404, 429, 503, 504), (404, 413, 429)
+    name, static = [_parameter("name", "The file.", "path")], "Its style and scripts."
     return {
-        "/": {"get": _Endpoint("The page.")},
-        "/static/{name}": {"get": _Endpoint("Its style and scripts.", "text/plain", (404,), parameters=name)},
-        "/token": {"post": _Endpoint("Sign in with a token, as a form.", HTML, (413,), 303)},
-        "/api/openapi.json": {"get": _Endpoint("This description.", JSON)},
-        "/api/options": {"get": _Endpoint("Everything that can be chosen.", messages.PageOptions)},
-        "/api/operations": {"post": _Endpoint(start, state, (404, 413, 429), 202, visitor, messages.OperationRequest)},
+        "/": {"get": Endpoint(summary="The page.")},
+        "/static/{name}": {"get": Endpoint(None, "text/plain", (404,), parameters=name, summary=static)},
+        "/token": {"post": Endpoint(None, HTML, (413,), 303, summary="Sign in with a token, as a form.")},
+        "/api/openapi.json": {"get": Endpoint(None, JSON, summary="This description.")},
+        "/api/options": {"get": Endpoint(handlers.options, messages.PageOptions)},
+        "/api/operations": {
+            "post": Endpoint(handlers.start_operation, state, new, 202, visitor, messages.OperationRequest)
+        },
         "/api/operations/{operation}": {
-            "get": _Endpoint("Get the state of an operation.", state, (404,), parameters=operation),
-            "delete": _Endpoint("Cancel an operation.", state, (404,), parameters=operation),
+            "get": Endpoint(handlers.get_operation, state, (404,), parameters=operation),
+            "delete": Endpoint(handlers.cancel_operation, state, (404,), parameters=operation),
         },
         "/api/operations/{operation}/events": {
-            "get": _Endpoint("Stream the state of an operation.", EVENTS, (404,), parameters=operation)
+            "get": Endpoint(handlers.operation_events, EVENTS, (404,), parameters=operation)
         },
         "/api/uploads": {
-            "post": _Endpoint("Upload a file of a log.", messages.UploadMessage, (404, 408, 413), 201, file, OCTETS)
+            "post": Endpoint(handlers.upload_file, messages.UploadMessage, (404, 408, 413), 201, file, OCTETS)
         },
         "/api/uploads/{upload}": {
-            "delete": _Endpoint("Delete an upload.", messages.UploadRemoved, (404,), parameters=upload)
+            "delete": Endpoint(handlers.remove_upload, messages.UploadRemoved, (404,), parameters=upload)
         },
         **_timeline(scenario),
-        "/api/run": {
-            "get": _Endpoint("Compare a scenario with the baseline.", messages.RunComparison, busy, parameters=scenario)
-        },
-        "/api/result.json": {"get": _Endpoint(result, JSON, busy, parameters=scenario)},
-        "/api/report.html": {"get": _Endpoint(report, HTML, busy, parameters=scenario)},
+        "/api/run": {"get": Endpoint(handlers.run, messages.RunComparison, busy, parameters=scenario)},
+        "/api/result.json": {"get": Endpoint(handlers.result, JSON, busy, parameters=scenario)},
+        "/api/report.html": {"get": Endpoint(handlers.report, HTML, busy, parameters=scenario)},
     }
 
 
-def _timeline(scenario: Sequence[dict[str, Any]]) -> dict[str, dict[str, _Endpoint]]:
+def _timeline(scenario: Sequence[dict[str, Any]]) -> dict[str, dict[str, Endpoint]]:
     """Return the endpoints of the timeline."""
-    busy = (404, 429)
 
     def number(name: str, about: str) -> dict[str, Any]:
         return _parameter(name, about, "path", type="integer", minimum=0, maximum=999_999_999)
@@ -157,23 +163,24 @@ def _timeline(scenario: Sequence[dict[str, Any]]) -> dict[str, dict[str, _Endpoi
         number("first", "The first GPU."), number("end", "The GPU after the last."),
         _parameter("time", "Seconds from the first submission.", "path", type="number"),
     ]  # fmt: skip
-    own, tile = "/api/timeline/{side}", "/tile/{level}/{zoom}/{column}/{block}/{planes}"
-    answers: dict[str, tuple[str, Any, list[dict[str, Any]]]] = {
-        "/about": ("Get the rows and colors of a timeline.", messages.TimelineAbout, []),
-        "/panels": ("Get waiting jobs by reason over time.", messages.TimelineQueue, []),
-        tile: ("Get planes of a tile.", messages.TimelineTile, place),
-        "/jobs/{first}/{end}/{time}": ("Get the jobs that run at a point.", messages.TimelineJobs, point),
+    answers: dict[str, tuple[Handler, Any, list[dict[str, Any]]]] = {
+        "about": (handlers.get_about, messages.TimelineAbout, []),
+        "panels": (handlers.get_panels, messages.TimelineQueue, []),
+        "tile/{level}/{zoom}/{column}/{block}/{planes}": (handlers.get_tile, messages.TimelineTile, place),
+        "jobs/{first}/{end}/{time}": (handlers.get_jobs, messages.TimelineJobs, point),
     }
     return {
-        own + path: {"get": _Endpoint(summary, content, busy, parameters=[side, *more, *scenario])}
-        for path, (summary, content, more) in answers.items()
+        f"/api/timeline/{{side}}/{path}": {
+            "get": Endpoint(handler, content, (404, 429), parameters=[side, *more, *scenario])
+        }
+        for path, (handler, content, more) in answers.items()
     }
 
 
 def _paths(named: dict[str, Any]) -> dict[str, Any]:
     paths = {
         path: {method: _described(endpoint, named) for method, endpoint in methods.items()}
-        for path, methods in _endpoints().items()
+        for path, methods in endpoints().items()
     }
     start = paths["/api/operations"]["post"]["responses"]
     start["200"] = start["202"] | {"description": "The result is known already."}
@@ -181,12 +188,13 @@ def _paths(named: dict[str, Any]) -> dict[str, Any]:
     return paths
 
 
-def _described(endpoint: _Endpoint, named: dict[str, Any]) -> dict[str, Any]:
+def _described(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
     statuses = sorted({400, 401, 403, 421, *endpoint.errors})
     error = _content(messages.ErrorMessage, named)
-    answer = {"description": endpoint.summary, "content": _content(endpoint.content, named)}
+    summary = endpoint.summary or endpoint.handler.__doc__
+    answer = {"description": summary, "content": _content(endpoint.content, named)}
     errors = {str(status): {"description": _STATUS[status], "content": dict(error)} for status in statuses}
-    described: dict[str, Any] = {"summary": endpoint.summary, "responses": {str(endpoint.code): answer} | errors}
+    described: dict[str, Any] = {"summary": summary, "responses": {str(endpoint.code): answer} | errors}
     if endpoint.parameters:
         described["parameters"] = list(endpoint.parameters)
     if endpoint.body is not None:

@@ -13,15 +13,18 @@ from typing import Any
 
 from fleetlab.core import FleetlabError
 from fleetlab.web import messages
-from fleetlab.web.kept import pack, unpack
+from fleetlab.web.cache import pack, unpack
 from fleetlab.web.pool import PATIENCE, RequestCancelled
 
-KEPT = 256  # operations that are over
-KEPT_BYTES = 16 << 20  # of their results
+MOST_OVER = 256  # operations that are over, and kinds of work of which the time is known
+OVER_BYTES = 16 << 20  # of their results
 ALONE = 5.0  # s after which an operation is cancelled whose visitor has closed the page
+QUICK = 0.3  # s: an answer this quick was cached, and tells nothing about the work
 QUIET = 10.0  # s without news after which a stream sends a sign of life
 RUNNING, DONE, FAILED, CANCELLED = "running", "done", "failed", "cancelled"
 INTERNAL: messages.ErrorMessage = {"error": "internal error", "hint": "the terminal of `fleetlab web` says more"}
+# Seconds per job of what was never done yet, on two cores of a server from 2023; the first work of a kind corrects it.
+PER_JOB = {"open": 5e-5, "describe": 1e-4, "run": 1e-4, "advise": 1e-3, "explain": 2e-4}
 
 
 @dataclass(eq=False)
@@ -45,8 +48,8 @@ class Operation:
     task: asyncio.Task[None] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def message(self, known: messages.RunComparison | None = None) -> messages.OperationMessage:
-        """Return its state, for a client that knows an early answer already."""
+    def message(self, sent: messages.RunComparison | None = None) -> messages.OperationMessage:
+        """Return its state, for a client that an early answer was sent to."""
         seconds = time.monotonic() - self.began if self.seconds is None else self.seconds
         message: messages.OperationMessage = {
             "operation": self.name,
@@ -57,7 +60,7 @@ class Operation:
             "expected": None if self.expected is None else round(self.expected, 3),
             "progress": self.progress,
         }
-        if self.status == RUNNING and self.early is not None and self.early is not known:
+        if self.status == RUNNING and self.early is not None and self.early is not sent:
             blank = {"what": "simulating", "count": 0, "fraction": None}
             message["progress"] = {**(self.progress or blank), "answer": self.early}  # type: ignore[typeddict-item]
         if self.packed:
@@ -68,8 +71,8 @@ class Operation:
 
     def update(self, progress: dict[str, Any] | None) -> None:
         """Take a progress message."""
-        message = {name: value for name, value in (progress or {}).items() if name != "numbers"}
-        self.early = message.pop("answer", self.early)  # kept apart: the next message must not hide it
+        message = dict(progress or {})
+        self.early = message.pop("answer", self.early)  # by itself: the next message must not hide it
         self.progress = message or None
         self._notify()
 
@@ -122,7 +125,7 @@ class Operations:
         over = [o for o in self._operations.values() if o.status != RUNNING]
         size = sum(len(o.packed) for o in over)
         for count, operation in zip(range(len(over), 0, -1), over, strict=True):
-            if count <= KEPT and size <= KEPT_BYTES:
+            if count <= MOST_OVER and size <= OVER_BYTES:
                 break
             size -= len(operation.packed)
             del self._operations[operation.name]
@@ -157,12 +160,12 @@ class Operations:
     async def events(self, operation: Operation) -> AsyncIterator[messages.OperationMessage | None]:
         """Yield its state whenever that changes, until it is over; None is a sign of life."""
         operation.listeners += 1
-        message, known = operation.message(), operation.early
+        message, sent = operation.message(), operation.early
         try:
             yield message
             while operation.status == RUNNING:
-                if operation.early is not known or await operation.wait(QUIET):
-                    message, known = operation.message(known), operation.early
+                if operation.early is not sent or await operation.wait(QUIET):
+                    message, sent = operation.message(sent), operation.early
                     yield message
                 else:
                     yield None
@@ -174,3 +177,36 @@ class Operations:
     def _cancel_if_alone(self, operation: Operation) -> None:
         if not operation.listeners:
             self.cancel(operation)
+
+
+class Pace:
+    """How long work will take: as long as the same work took last, else by the number of jobs."""
+
+    def __init__(self) -> None:
+        self._took: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._per_job = dict(PER_JOB)
+
+    def expected(self, kind: str, what: str, jobs: int | None) -> float | None:
+        """Return how many seconds it will take; None: nobody knows.
+
+        >>> pace = Pace()
+        >>> pace.expected("run", "a", 20_000), pace.expected("read", "a", None)
+        (2.0, None)
+        >>> pace.learn("run", "a", 20_000, 8.0)
+        >>> pace.expected("run", "a", 20_000), pace.expected("run", "b", 10_000)
+        (8.0, 4.0)
+        """
+        if (kind, what) in self._took:
+            return self._took[kind, what]
+        return None if jobs is None or kind not in self._per_job else jobs * self._per_job[kind]
+
+    def learn(self, kind: str, what: str, jobs: int | None, seconds: float) -> None:
+        """Take down what it took."""
+        if seconds < QUICK:
+            return
+        self._took[kind, what] = seconds
+        self._took.move_to_end((kind, what))
+        while len(self._took) > MOST_OVER:
+            self._took.popitem(last=False)
+        if jobs:
+            self._per_job[kind] = seconds / jobs

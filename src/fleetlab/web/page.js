@@ -56,7 +56,7 @@
   function fromAddress() {
     const params = new URLSearchParams(location.search);
     return {
-      trace: params.get("trace") || "builtin:100000:0",
+      trace: params.get("trace") || "sample",
       view: Object.keys(VIEWS).includes(params.get("view")) ? params.get("view") : "what-if",
       job: params.get("job") ?? "",
       submitted: params.get("submitted") ?? "",
@@ -212,6 +212,7 @@
     mark();
     wanted = address(state, { short: true });
     filling?.stop();
+    settleFor(null);
     makePresets();
     if (state.view !== "what-if") { if (state.view !== "trace") view(); return; }
     stale("The run of the new settings is in progress");
@@ -237,6 +238,7 @@
     });
     operation.link = link;
     going = operation;
+    settleFor(null);
     stale("The run of the new settings is in progress");
     busy(operation, "Sending");
     try {
@@ -266,13 +268,45 @@
     $("what-if").classList.remove("drawing");
     bars($("allocation"), answer.allocation.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, text: percentage(t.now), change: `baseline ${percentage(t.base)}`, most: 1 })));
     figures(answer.html);
-    $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, ...prose(line))));
+    notes(answer);
     remember(answer, operation.link);
     downloads();
     makePresets();
     document.dispatchEvent(new CustomEvent("fleetlab:answer", { detail: answer })); // for figures of other scripts
+    refine(answer, operation.link);
+  }
+  // One run says nothing of chance: paired replicas follow, and replace its numbers as they come in.
+  let refining = null;
+  function settleFor(operation) {
+    refining?.stop();
+    refining = operation;
+  }
+  async function refine(first, link) {
+    let answer = first;
+    const operation = new Operation({ kind: "refine", link }, (message) => {
+      if (refining !== operation) return;
+      const { answer: more, count, what } = message.progress ?? {};
+      if (more && more.replicas > answer.replicas) levels(answer = more);
+      else if (what === "refining") evidence(answer, count);
+    });
+    settleFor(operation);
+    try {
+      const last = await operation.over;
+      if (refining !== operation) return;
+      if (last) { levels(last); notes(last); remember(last, link); makePresets(); }
+    } catch (error) {
+      if (refining !== operation) return;
+      $("evidence").textContent = `One run of the log as it is; there are no replicas: ${error.message}.`;
+    }
+    refining = null;
     fillPresets();
   }
+  function evidence(answer, count = answer.replicas) {
+    const { replicas, planned, scope } = answer;
+    $("evidence").textContent = replicas < planned ? `Refining: ${Math.max(count, replicas)} of ${planned} runs`
+      : replicas > 1 ? `Means over ${replicas} replicas of ${scope}, with 95 % CI` : "One run of the log as it is";
+  }
+  const notes = (answer) => $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, ...prose(line))));
   // Until the run is done the numbers are those of the previous settings: greyed, without colors and sentences.
   function stale(why) {
     $("what-if").classList.add("stale");
@@ -285,15 +319,59 @@
     $("what-if").classList.add("drawing");
     $("previous").hidden = true;
     window.fleetlab.showTimeline(answer.link, VISITOR);
+    bar(answer);
     $("population").textContent = answer.population;
     selected(answer.submitted);
     recorded(answer.recorded);
-    headline(answer);
-    $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, ...prose(line))));
-    $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
+    levels(answer);
     bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
     if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, answer.rows.some((r) => r.metric === "mean wait") ? "No job waits." : "No job completed."));
   }
+  // What replicas refine.
+  function levels(answer) {
+    headline(answer);
+    tiles(answer);
+    $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, ...prose(line))));
+    $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
+    evidence(answer);
+  }
+  // Two digits, as in a sentence; the table has more.
+  const short = (text) => text.split(" (")[0].replace(/[\d,]*\.?\d+/, (digits) => { const v = Number(digits.replaceAll(",", "")); return (v < 1000 ? Number(v.toPrecision(2)) : Math.round(v)).toLocaleString("en"); });
+  // Four numbers first: differences only where something was changed.
+  function tiles(answer) {
+    const changed = !same(state.now, state.base);
+    const tile = (name, value, below = "", mood = "soft", title = "") => el("div", { title }, el("dt", {}, name), el("dd", {}, el("b", {}, value), ...(below ? [el("span", { className: mood }, below)] : [])));
+    const of = (metric, name) => {
+      const r = answer.rows.find((one) => one.metric === metric);
+      if (!r) return [];
+      const by = r.base.value ? ` (${r.change.value > 0 ? "+" : "−"}${Math.abs((100 * r.change.value) / r.base.value).toFixed(0)} %)` : "";
+      const difference = r.change.value ? `${short(r.change.text)}${r.unit === "%" ? "" : by}` : "no difference";
+      return [tile(name, short(r.now.text), changed ? difference : "", mood(r), r.now.text)];
+    };
+    const [first] = [...answer.wait_reasons].sort((a, b) => (b.now.value ?? 0) - (a.now.value ?? 0));
+    const total = answer.wait_reasons.reduce((sum, r) => sum + (r.now.value ?? 0), 0);
+    const why = first && total ? [tile("Main reason to wait", first.reason.replaceAll("_", " "), `${((100 * first.now.value) / total).toFixed(0)} % of all waiting`, "soft", first.meaning)] : [tile("Main reason to wait", "none")];
+    $("tiles").replaceChildren(...of("mean wait", "Mean wait"), ...of("P90 wait", "P90 wait"), ...of("GPU allocation while jobs arrive", "GPU allocation"), ...why);
+  }
+  // What is simulated, and how far to believe it.
+  function bar(answer) {
+    const { scheduler: by, recorded: r } = answer;
+    const chip = $("chip-scheduler");
+    chip.hidden = false;
+    chip.textContent = by.replaces ? `${by.title}: not your ${by.replaces}` : `Scheduler: ${by.title}`;
+    chip.classList.toggle("amber", Boolean(by.replaces));
+    const trust = $("chip-trust");
+    trust.hidden = !r;
+    if (r) {
+      trust.textContent = `Simulated ${short(r.simulated.text)} · recorded ${short(r.recorded.text)}${r.why ? ": find out why →" : ""}`;
+      trust.title = r.why || `Mean wait of the ${r.jobs.toLocaleString("en")} jobs of the baseline beside what the log recorded`;
+      trust.classList.toggle("amber", Boolean(r.why));
+    }
+    $("settings").hidden = !by.settings.length;
+    $("setting-rows").tBodies[0].replaceChildren(...by.settings.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), el("td", {}, one.was), el("td", {}, one.becomes))));
+    $("setting-notes").replaceChildren(...by.notes.map((line) => el("li", {}, line)));
+  }
+  $("chip-trust").addEventListener("click", () => { go("advice"); window.fleetlab.advise("calibrate"); });
   // What is measured, where that is a part of the jobs: selected in the timeline, kept from one what-if to the next.
   function selected(text) {
     $("selected").hidden = !text;
@@ -334,12 +412,11 @@
     if (!r) return;
     const side = (name, quantity) => el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, quantity.text), el("span", { className: "soft" }, ` ${r.jobs.toLocaleString("en")} jobs`)));
     $("recorded-waits").replaceChildren(side("recorded in the log", r.recorded), side("simulated (baseline)", r.simulated));
-    $("recorded-why").textContent = r.why;
+    $("recorded-why").textContent = r.why || "Within a quarter of each other.";
   }
   const percentage = (v) => (v === null ? "–" : `${(100 * v).toFixed(1)} %`);
   function mood(r) {
-    if (!["lower", "higher"].includes(r.verdict) || !r.better) return "unclear";
-    return r.verdict === r.better ? "better" : "worse";
+    return ["better", "worse"].includes(r.verdict) ? r.verdict : "unclear";
   }
   const parted = (text) => {
     const [value, rest] = text.split(" (");
@@ -348,7 +425,7 @@
   function row(r) {
     return el("tr", {},
       el("th", { scope: "row" }, r.metric), el("td", {}, ...parted(r.base.text)), el("td", {}, ...parted(r.now.text)),
-      el("td", { className: mood(r) }, ...parted(r.change.text), ...(r.verdict === "not significant" ? [el("span", { className: "only-read" }, ", not significant")] : [])),
+      el("td", { className: mood(r) }, ...parted(r.change.text), el("span", { className: "soft" }, ` ${r.verdict}`)),
       el("td", { className: "wide-only" }, span(r)));
   }
   // Both intervals on one axis, from 0 where that is near.
@@ -433,7 +510,7 @@
       if (known.has(key(s))) continue;
       const link = key(s);
       try {
-        const answer = await new Operation({ kind: "run", link }, () => {}).over;
+        const answer = await new Operation({ kind: "refine", link }, () => {}).over;
         if (answer) known.set(link, answer);
       } catch (error) { trouble(error); }
       table();
@@ -442,16 +519,23 @@
 
   // --- presets: four questions to begin with, each with one sentence as answer, simulated while nothing else is asked ---
   const RACK = 8; // nodes
+  const MORE = 10;
+  const site = () => opened?.scheduler ?? null;
+  // Whether the words of a policy schedule: on a site with a scheduler they replace it.
+  const simple = (s) => s.scheduler === "event" || (!site() && !s.scheduler) || (!s.scheduler && POLICY.some((name) => s[name] !== option(name).default));
   function presets() {
     const group = opened.nodes[0];
     const rack = Math.min(RACK, Math.max(1, Math.floor(group.nodes / 2)));
+    const more = Math.min(MORE, Math.max(1, Math.ceil(group.nodes / 5)));
     const with_ = (change) => ({ ...state.base, ...change });
     const nodes = (edit) => [...edits(state.base.nodes), `${group.name} ${edit}`].join(", ");
+    const own = simple(state.base) ? [{ name: "EASY backfill", about: "Later jobs run first only if the first in the queue is not delayed", now: with_({ backfill: "easy" }) }]
+      : state.base.scheduler ? [] : (site()?.changes ?? []).slice(0, 2).map((one) => ({ name: capital(one.title), about: `${capital(one.action)}.`, now: with_({ scheduler: one.scheduler }) }));
     return [
+      ...own,
+      { name: `Add ${more} node${more > 1 ? "s" : ""}`, about: `${more} more: ${group.name}`, now: with_({ nodes: nodes(`+${more}`) }) },
       { name: "+30 % load", about: "The same jobs, arriving at 1.3 times the rate", now: with_({ load: String(Math.round(1300 * Number(state.base.load)) / 1000) }) },
-      { name: "EASY backfill", about: "Later jobs run first only if the first in the queue is not delayed", now: with_({ backfill: "easy" }) },
       { name: "Lose a rack", about: `${rack} nodes fewer: ${group.name}`, now: with_({ nodes: nodes(`-${rack}`) }) },
-      { name: "Add 10 nodes", about: `10 nodes more: ${group.name}`, now: with_({ nodes: nodes("+10") }) },
     ];
   }
   function makePresets() {
@@ -459,7 +543,8 @@
     $("presets").replaceChildren(...(opened?.nodes.length ? presets() : []).map((preset, k) => {
       const answer = known.get(key(preset.now));
       const button = el("button", { type: "button", className: "preset", id: `preset-${k}` }, el("b", {}, preset.name),
-        el("span", { className: "soft" }, answer ? capital(answer.headline.replace(/^[^:]*: /, "")) : preset.about));
+        el("span", { className: "soft" }, answer ? capital(answer.headline.slice(answer.headline.indexOf(": ") + 2)) : preset.about),
+        el("span", { className: "apply" }, same(preset.now, state.now) ? "Applied: take it back" : "Apply"));
       button.setAttribute("aria-pressed", String(same(preset.now, state.now)));
       button.addEventListener("click", () => { state.now = same(preset.now, state.now) ? { ...state.base } : { ...preset.now }; settle(); changed(); });
       return el("li", {}, button);
@@ -471,9 +556,9 @@
     if (filling || !opened) return;
     for (const preset of presets()) {
       const link = key(preset.now);
-      if (going || state.view !== "what-if") return;
+      if (going || refining || state.view !== "what-if") return;
       if (known.has(link)) continue;
-      filling = new Operation({ kind: "run", link }, () => {});
+      filling = new Operation({ kind: "refine", link }, () => {});
       const answer = await filling.over.catch(() => null);
       const again = filling.stopped; // for what the visitor asked: later
       filling = null;
@@ -489,25 +574,34 @@
   const option = (name) => options.options.find((o) => o.name === name);
   function control(o) {
     const id = `option-${o.name}`;
-    if (o.kind === "choice") return el("select", { id }, ...o.choices.map((c) => el("option", { value: c.name }, c.name || "default")));
+    if (o.kind === "choice") return el("select", { id }, ...o.choices.map((c) => el("option", { value: c.name }, o.name === "scheduler" ? c.meaning : c.name || "default")));
     return o.kind === "flag" ? el("input", { id, type: "checkbox" }) : el("input", { id, type: "text", placeholder: o.example });
+  }
+  // Words of a policy would replace the scheduler of the site: they go with the choice of a simple one alone.
+  function only() {
+    if ((site() && !state.now.scheduler) || !simple(state.now)) for (const name of POLICY) state.now[name] = option(name).default;
   }
   function optionRow(o) {
     const input = control(o);
     input.addEventListener("change", () => {
       state.now[o.name] = o.kind === "flag" ? String(input.checked) : input.value.trim() || o.default;
       if (o.name === "nodes" && opened) makeNodes();
+      if (o.name === "scheduler") only();
+      if (POLICY.includes(o.name) && site() && !state.now.scheduler) state.now.scheduler = "event";
+      if (o.name === "scheduler" || POLICY.includes(o.name)) settle();
       changed();
     });
     const again = resetButton(capital(o.name), `reset-${o.name}`, () => {
       state.now[o.name] = o.default;
+      if (o.name === "scheduler") only();
       settle();
       changed();
       input.focus();
     });
     const meaning = el("span", { className: "soft", id: `means-${o.name}` }, o.kind === "choice" ? "" : o.help);
+    const labels = { speed_classes: "Speed classes", warm_up: "Warm-up" };
     input.setAttribute("aria-describedby", meaning.id);
-    return el("div", { className: "option", id: `row-${o.name}` }, el("label", { htmlFor: input.id }, capital(o.name)), input, again, meaning);
+    return el("div", { className: "option", id: `row-${o.name}` }, el("label", { htmlFor: input.id }, labels[o.name] ?? capital(o.name).replaceAll("_", " ")), input, again, meaning);
   }
   // Rules are compiled in the background from the start; until one is, its first use takes longer.
   const LOOK = 5000; // ms
@@ -521,10 +615,9 @@
   }
   const compiling = (o) => (options.compiling.includes(`${o.name} ${state.now[o.name]}`) ? " (being compiled: its first use takes longer)" : "");
   function makeOptions() {
-    const rest = options.options.map((o) => o.name).filter((name) => ![...POLICY, "load", "nodes"].includes(name));
-    for (const [box, names] of [["policy", POLICY], ["node-edits", ["nodes"]], ["others", rest]])
+    const rest = options.options.map((o) => o.name).filter((name) => ![...POLICY, "load", "nodes", "scheduler"].includes(name));
+    for (const [box, names] of [["scheduler-choice", ["scheduler"]], ["policy", POLICY], ["node-edits", ["nodes"]], ["others", rest]])
       $(box).replaceChildren(...names.map((name) => optionRow(option(name))));
-    $("more").open = rest.some((name) => state.now[name] !== option(name).default);
   }
   // Back to the value that the trace has; shown only where the control has another one.
   function resetButton(name, id, action) {
@@ -562,6 +655,7 @@
   function settle() {
     for (const o of options.options) {
       const input = $(`option-${o.name}`);
+      if (o.name === "scheduler") schedulers(input);
       if (o.kind === "flag") input.checked = state.now[o.name] === "true";
       else if (input) input.value = state.now[o.name];
     }
@@ -575,6 +669,92 @@
     mark();
     downloads();
   }
+  // The scheduler of the site comes first, by its name; the words of a policy are there where they schedule.
+  function schedulers(input) {
+    const own = site();
+    const others = option("scheduler").choices.filter((c) => c.name !== (own?.name ?? ""));
+    input.replaceChildren(el("option", { value: "" }, own ? `As configured on your cluster (${own.title})` : "Simple policy"),
+      ...others.filter((c) => c.name && (own || c.name !== "event")).map((c) => el("option", { value: c.name }, c.meaning)),
+      ...(state.now.scheduler.startsWith("{") ? [el("option", { value: state.now.scheduler }, `${own?.title ?? "A scheduler"} with other settings`)] : []));
+    $("policy").hidden = !simple(state.now);
+    $("ask-conf").hidden = !own?.lines;
+    $("ask-quotas").hidden = !own?.quotas.length;
+    conf();
+    quotas();
+  }
+  const change = () => { try { const found = JSON.parse(state.now.scheduler); return found.kind === "site" ? found : {}; } catch { return {}; } };
+  function changeSite(changes) {
+    const found = Object.fromEntries(Object.entries({ kind: "site", ...change(), ...changes }).filter(([, value]) => value.length));
+    state.now.scheduler = Object.keys(found).length > 1 ? JSON.stringify(found) : "";
+    for (const name of POLICY) state.now[name] = option(name).default;
+    settle();
+    changed();
+  }
+
+  // --- what if this slurm.conf? Lines that differ are sent, all else stays as it is on the cluster ---
+  const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter((line) => line && !line.startsWith("#"));
+  const keyOf = (line) => line.split("=")[0].toLowerCase() + (/^(partitionname|nodename|qos|account)=/i.test(line) ? line.split(/[=\s]/)[1] : "");
+  const differing = () => { const before = new Set(linesOf(site()?.lines ?? "")); return linesOf($("conf").value).filter((line) => !before.has(line)); };
+  function conf() {
+    if (document.activeElement === $("conf")) return;
+    const now = new Map(linesOf(site()?.lines ?? "").map((line) => [keyOf(line), line]));
+    for (const line of linesOf(change().conf ?? "")) now.set(keyOf(line), line);
+    $("conf").value = [...now.values()].join("\n");
+    diff();
+  }
+  function diff() {
+    const before = new Map(linesOf(site()?.lines ?? "").map((line) => [keyOf(line), line]));
+    const item = (kind, sign, line) => el("li", { className: kind }, el("span", { className: "only-read" }, kind === "gone" ? "removed: " : "added: "), `${sign} ${line}`);
+    $("conf-lines").replaceChildren(...differing().flatMap((line) => [...(before.has(keyOf(line)) ? [item("gone", "−", before.get(keyOf(line)))] : []), item("new", "+", line)]));
+    $("conf-run").disabled = differing().join("\n") === (change().conf ?? "");
+  }
+  $("conf").addEventListener("input", diff);
+  $("conf-run").addEventListener("click", () => changeSite({ conf: differing().join("\n") }));
+  $("conf-reset").addEventListener("click", () => changeSite({ conf: "" }));
+  $("conf-file").addEventListener("change", async () => {
+    const [file] = $("conf-file").files;
+    if (file) { $("conf").value = await file.text(); diff(); $("conf").focus(); }
+    $("conf-file").value = "";
+  });
+
+  // --- what if these quotas? A row for each queue, flavor and resource ---
+  const cellOf = (v) => (v === null || v === undefined ? "" : String(v));
+  const sameRow = (a, b) => a.queue === b.queue && a.flavor === b.flavor && a.resource === b.resource;
+  function quotas() {
+    const rows = site()?.quotas ?? [];
+    const names = [...new Set(rows.flatMap((row) => Object.keys(row.amounts)))];
+    const edited = change().amounts ?? [];
+    $("quotas").tHead.replaceChildren(el("tr", {}, ...["Queue", "Flavor", "Resource", ...names].map((name) => el("th", { scope: "col" }, name))));
+    $("quotas").tBodies[0].replaceChildren(...rows.map((row, k) => el("tr", {}, el("th", { scope: "row" }, row.queue), el("td", {}, row.flavor), el("td", {}, row.resource), ...names.map((name) => {
+      if (!(name in row.amounts)) return el("td", {}, "");
+      const now = edited.find((one) => sameRow(one, row))?.amounts ?? {};
+      const input = el("input", { type: "number", min: 0, step: "any", id: `quota-${k}-${name}`, value: cellOf(name in now ? now[name] : row.amounts[name]) });
+      input.dataset.was = cellOf(row.amounts[name]);
+      input.setAttribute("aria-label", `${name} of ${row.queue}, ${row.resource}`);
+      return el("td", {}, input);
+    }))));
+  }
+  $("quotas-run").addEventListener("click", () => {
+    const amounts = (site()?.quotas ?? []).flatMap((row, k) => {
+      const now = Object.keys(row.amounts).map((name) => [name, $(`quota-${k}-${name}`)]).filter(([, input]) => input.value !== input.dataset.was);
+      return now.length ? [{ ...row, amounts: Object.fromEntries(now.map(([name, input]) => [name, input.value === "" ? null : Number(input.value)])) }] : [];
+    });
+    changeSite({ amounts });
+  });
+  $("quotas-reset").addEventListener("click", () => changeSite({ amounts: [] }));
+
+  // --- each question has a panel of its own ---
+  function panel(name, open) {
+    const button = document.querySelector(`[data-panel="${name}"]`);
+    button.setAttribute("aria-expanded", String(open));
+    $(`panel-${name}`).hidden = !open;
+  }
+  for (const button of document.querySelectorAll("[data-panel]")) {
+    button.setAttribute("aria-controls", `panel-${button.dataset.panel}`);
+    panel(button.dataset.panel, false);
+    button.addEventListener("click", () => panel(button.dataset.panel, button.getAttribute("aria-expanded") !== "true"));
+  }
+
   // Edits of nodes, as `fleetlab simulate --nodes` has them: `T4 400, V100 -25%`. A slider writes one such edit.
   const EDIT = /^(?:(\S.*?)(?:\s+|\s*:\s*|(?=\s*[+-])))?([+-])?\s*(\d+(?:\.\d+)?)\s*(%)?$/;
   const edits = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
@@ -656,6 +836,8 @@
     described = null;
     listed();
     $("nodes").replaceChildren(el("p", { className: "soft" }, "…"));
+    for (const name of ["chip-scheduler", "chip-trust", "chip-assumed", "chip-synthetic", "warnings", "settings"]) $(name).hidden = true;
+    $("tiles").replaceChildren();
     makePresets();
     await view();
   }
@@ -668,10 +850,17 @@
     listed();
     titled();
     makeEstimates();
+    const banner = opened.warnings;
+    $("warnings").hidden = !banner.length;
+    $("warnings").replaceChildren(...banner.map((line) => el("p", {}, line)));
+    $("chip-assumed").hidden = !opened.assumed;
+    $("chip-assumed").textContent = `Assumed cluster: ${opened.nodes.map((n) => `${n.nodes} × ${n.name}`).join(", ")}`;
+    $("chip-assumed").title = opened.assumed;
+    $("chip-synthetic").hidden = !opened.synthetic;
     const of = (metric) => opened.summary.find((e) => e.metric === metric)?.value ?? 0;
-    $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.nodes.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
-      duration(of("submissions span")), opened.source].join(" · ");
-    $("about").title = $("about").textContent; // a narrow screen cuts it
+    const total = (what) => opened.nodes.reduce((n, t) => n + t[what], 0).toLocaleString("en");
+    $("about").textContent = [opened.source, `${total("nodes")} nodes, ${total("gpus")} GPUs`, `${of("jobs").toLocaleString("en")} jobs in ${duration(of("submissions span"))}`].join(" · ");
+    window.fleetlab.showRecorded(opened.recorded, opened.nodes.reduce((n, t) => n + t.gpus, 0));
     settle();
     return true;
   }
@@ -692,6 +881,9 @@
   }
   async function view() {
     $("what-if").hidden = state.view !== "what-if";
+    for (const name of ["tiles", "stage"]) $(name).hidden = !["what-if", "job"].includes(state.view);
+    $("headline").hidden = state.view !== "what-if";
+    $("stage").classList.toggle("story", state.view === "job");
     $("description").hidden = state.view !== "trace";
     $("advice").hidden = state.view !== "advice";
     $("job").hidden = state.view !== "job";
@@ -702,19 +894,21 @@
       if (!opened && !(await open())) return;
       if (state.view === "trace") await describe();
       else if (state.view === "advice") await window.fleetlab.advise("diagnose");
-      else if (state.view === "job") await window.fleetlab.explain(state.job);
+      else if (state.view === "job") { window.fleetlab.showTimeline(address(state, { short: true }), VISITOR); await window.fleetlab.explain(state.job); }
       else { play(); table(); fillKept(); }
     } catch (error) { trouble(error); }
   }
+  function go(to) {
+    if (state.view === to) return undefined;
+    state.view = to;
+    record();
+    $("main").focus({ preventScroll: true });
+    return view();
+  }
   for (const link of document.querySelectorAll("nav a[data-view]"))
-    link.addEventListener("click", (event) => {
-      event.preventDefault();
-      if (state.view === link.dataset.view) return;
-      state.view = link.dataset.view;
-      record();
-      view();
-      $("main").focus({ preventScroll: true });
-    });
+    link.addEventListener("click", (event) => { event.preventDefault(); go(link.dataset.view); });
+  $("job-close").addEventListener("click", () => go("what-if"));
+  $("more-advice").addEventListener("click", () => go("advice"));
   addEventListener("popstate", () => {
     const before = state.trace;
     state = fromAddress();

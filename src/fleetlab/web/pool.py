@@ -1,7 +1,7 @@
 """A few processes that work for all visitors: a bounded queue, served round-robin by visitor.
 
 The same request by two visitors is worked on once. When nobody waits for an answer any more, its request leaves the
-queue, or its process is told to stop; one that does not stop is killed and replaced. A process that has ended is
+queue, or its process is asked to stop; one that does not stop is killed and replaced. A process that has ended is
 replaced at once, and what it worked on is tried once more.
 """
 
@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleetlab.core import FleetlabError
-from fleetlab.web.errors import TookTooLong, TooManyRequests, WorkerEnded
-from fleetlab.web.kept import KeptAnswers, pack
-from fleetlab.web.pace import COMPILING
+from fleetlab.web.cache import AnswerCache, pack
+from fleetlab.web.messages import TookTooLong, TooManyRequests, WorkerEnded
+from fleetlab.web.worker import COMPILING, REFINE
 
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # requests in the queue
 EACH = 16  # of one visitor
-KEPT = 16 << 20  # bytes of answers in memory
-PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is kept
+ANSWER_BYTES = 24 << 20  # of answers in memory
+PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is cached
 READ_IT = "read it with `fleetlab read`, and start the page with --traces FOLDER"
 COMPILATION = 300.0  # s that compiling a rule adds to the time limit of a request: only the first one waits for it
 GRACE = 0.5  # s for a process to stop by itself, with its traces open: a new one takes seconds to start
@@ -158,9 +158,11 @@ class WorkerPool:
     def __init__(self, size: int, uploads: str = "") -> None:
         self._size, self._uploads = size, uploads
         # By kind of process, and by visitor: the next one comes first. Reading a file holds up nobody's simulation.
-        self._lanes: dict[str, OrderedDict[str, deque[PendingRequest]]] = {"run": OrderedDict(), "read": OrderedDict()}
+        self._lanes: dict[str, OrderedDict[str, deque[PendingRequest]]] = {
+            kind: OrderedDict() for kind in ("run", "read", REFINE)
+        }
         self._pending: dict[str, PendingRequest] = {}
-        self._answers = KeptAnswers(KEPT)
+        self._answers = AnswerCache(ANSWER_BYTES)
         self._wake = asyncio.Event()
         self._slots: list[asyncio.Task[None]] = []
         self._started = asyncio.Event()  # of the first, which may have to compile: the others find it compiled
@@ -168,7 +170,7 @@ class WorkerPool:
     def start(self) -> None:
         """Start the processes."""
         self._slots = [asyncio.create_task(self._slot(k)) for k in range(self._size)]
-        self._slots.append(asyncio.create_task(self._read_slot()))
+        self._slots += [asyncio.create_task(self._read_slot()), asyncio.create_task(self._slot(self._size, REFINE))]
 
     async def close(self) -> None:
         """End them all."""
@@ -180,7 +182,7 @@ class WorkerPool:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def kept(self, key: str) -> dict[str, Any] | None:
+    def cached(self, key: str) -> dict[str, Any] | None:
         """Return an answer that is in memory."""
         return self._answers.get(key)  # type: ignore[no-any-return]
 
@@ -209,7 +211,7 @@ class WorkerPool:
 
         To stop waiting, cancel the call. If nobody else waits for the answer, its process stops after `patience` s.
         """
-        if keep and (answer := self.kept(key)) is not None:
+        if keep and (answer := self.cached(key)) is not None:
             return answer
         pending = self._pending.get(key)
         if pending is None:
@@ -258,28 +260,30 @@ class WorkerPool:
 
     # -- processes --------------------------------------------------------------------------------------------------
 
-    async def _slot(self, number: int) -> None:
+    async def _slot(self, number: int, kind: str = "run") -> None:
         """Serve one request after the other, and replace the process when it ends."""
         if number:
             await self._started.wait()
+        while kind == REFINE and not self._lanes[kind]:  # nobody may ever want it
+            await self._wake.wait()
         worker: PoolWorker | None = None
         try:
-            worker = await self._new_worker()
+            worker = await self._new_worker(kind)
             self._started.set()
             while True:
-                pending = await self._next(worker)
+                pending = await self._next(worker, kind)
                 if pending is not None and not worker.was_ready:  # it ended while it started: another may start
                     await worker.end()
-                    worker = await self._new_worker()
+                    worker = await self._new_worker(kind)
                 if pending is None or not await self._answer(pending, worker):
                     await worker.end()
-                    worker = await self._new_worker()
+                    worker = await self._new_worker(kind)
         finally:
             if worker is not None:
                 await worker.end()
 
-    async def _new_worker(self) -> PoolWorker:
-        worker = await PoolWorker.start("run", self._uploads)
+    async def _new_worker(self, kind: str) -> PoolWorker:
+        worker = await PoolWorker.start(kind, self._uploads)
         try:
             await worker.ready()
         except _ProcessEnded:
@@ -327,7 +331,7 @@ class WorkerPool:
         except TimeoutError:
             msg = f"the computation took more than {pending.limit:g} s and was stopped"
             smaller = "a smaller trace; or `fleetlab web --limit SECONDS`"
-            self._finish(pending, TookTooLong(msg, hint=smaller if pending.kind == "run" else READ_IT))
+            self._finish(pending, TookTooLong(msg, hint=READ_IT if pending.kind == "read" else smaller))
             return False
         except _ProcessEnded:
             self._try_again(pending)
@@ -347,7 +351,7 @@ class WorkerPool:
         """Put a request back whose process has ended; if that is the second one, or read a file, say so."""
         if pending.done.done():
             return  # nobody waits for it: the process was killed for that
-        if pending.tried or pending.kind != "run":
+        if pending.tried or pending.kind == "read":
             times = "twice" if pending.tried else "before it was done"
             msg = f"the process that worked on this has ended {times}: it may have run out of memory"
             self._finish(pending, WorkerEnded(msg, hint="try it again, or with a smaller trace"))
@@ -365,7 +369,7 @@ class WorkerPool:
         if self._pending.get(pending.key) is pending:
             del self._pending[pending.key]
         if pending.keep and isinstance(answer, dict):
-            self._answers.keep(pending.key, pack(answer))
+            self._answers.put(pending.key, pack(answer))
         _settle(pending, answer)
 
 

@@ -1,157 +1,304 @@
-"""One simulated scenario, small enough to keep: its result as JSON, and the bootstrap replicates of each metric.
+"""Runs of the page: each is simulated once, stored on disk, and measured there by any process, whole or in part.
 
-Two scenarios of one trace simulate the same jobs in the same blocks, so that their differences are paired: a busy hour
-is in both, and cancels.
+The process that simulated writes one row a job and what runs held when. A part is the jobs submitted in some time, or
+those that completed in two runs, or both; the schedule stays that of the whole run. Two runs of one trace have the same
+jobs. Beside a run lie the replicas of it that were simulated, so that a baseline has one set for all that is compared.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Estimate, Provenance, Result, WorkloadError, as_json
+from fleetlab.core import Estimate, Prices, WorkloadError
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.coverage import Coverage
-from fleetlab.core.progress import Progress, silent
+from fleetlab.core.durations import between_text, duration, plural
+from fleetlab.core.files import atomic_write
+from fleetlab.core.progress import Progress
 from fleetlab.core.scenario import Scenario
-from fleetlab.sim import SimResult, simulate
+from fleetlab.core.site_change import SiteChange
+from fleetlab.sim import SimResult
 from fleetlab.sim.figures import wait_distribution
-from fleetlab.stats import Replicates
-from fleetlab.studies.requests import NEVER_RUN, never_run
-from fleetlab.web.assumed_cluster import MOST_NODES
+from fleetlab.sim.holdings import Holdings
+from fleetlab.sim.job_classes import by_size
+from fleetlab.sim.measures import Measures, per_day
+from fleetlab.stats import BLOCKS
+from fleetlab.studies.compare.runs import measure
+from fleetlab.studies.sentences import NEVER_RUN, never_run
+from fleetlab.web.timelines import forget_old
+from fleetlab.web.traces import MOST_NODES
+
+if TYPE_CHECKING:
+    from fleetlab.web.messages import SettingRow, SimulatedScheduler
+    from fleetlab.web.worker import Channel
+
+Time = tuple[float, float]
+TABLES = ("runs", "up")  # of the holdings
+MEASURED = ("job", "submit", "user", "gpu_milli", "instances", "wait", "jct", "slowdown", "bounded_slowdown")
+HOUR = 3600.0
+MILLISECONDS = 3  # digits: submissions are divided by the load, and compared with times of the log
 
 
-def run_scenario(
-    scenario: Scenario,
-    early: Callable[[dict[str, Any]], None] = lambda _: None,
-    *,
-    progress: Progress = silent,
-    simulated: Callable[[SimResult], None] = lambda _: None,
-    measured: Callable[[SimResult], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Simulate a scenario; return its result as `--json` prints it, and what a comparison needs.
+def save(run: SimResult, folder: Path) -> None:
+    """Write what is measured of a run; it is there whole or not at all."""
+    scenario = run.scenario
+    assert scenario is not None
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    new = Path(tempfile.mkdtemp(dir=folder.parent))
+    _jobs(run, scenario).write_ipc(new / "jobs.ipc")
+    _done(run).write_ipc(new / "done.ipc")
+    holdings = run.holdings
+    for name in TABLES:
+        getattr(holdings, name).write_ipc(new / f"{name}.ipc")
+    gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
+    facts = {
+        "types": holdings.types,
+        "load": scenario.load,
+        "span": float(scenario.workload.frame["submit"].max() or 0.0),  # type: ignore[arg-type]
+        "stopped": run.played.stopped,
+        "nodes": dict(gpu_nodes.iter_rows()),
+        "clock": [scenario.workload.epoch, scenario.workload.zone],
+        "instances": scenario.trace.workload.instances,
+        "source": run.provenance.source,
+        "covered": "" if run.coverage is None else run.coverage.line,
+        "notes": list(run.notes),
+        "scheduler": _scheduler(scenario),
+        "synthetic": scenario.trace.workload.synthetic,
+    }
+    (new / "facts.json").write_text(json.dumps(facts))
+    try:
+        new.rename(folder)
+    except OSError:  # another process was first
+        shutil.rmtree(new, ignore_errors=True)
+    forget_old(folder.parent)
 
-    `simulated` gets the run before anything is computed of it, `early` the numbers before the tables are made, which
-    take a quarter of the time, and `measured` the run once they are sent.
+
+def _scheduler(scenario: Scenario) -> SimulatedScheduler:
+    """Say what schedules the jobs of a scenario, and which settings of the site it changes."""
+    own, now, option = scenario.trace.scheduler, scenario.scheduler, scenario.policy.scheduler
+    settings: list[SettingRow] = []
+    notes: tuple[str, ...] = ()
+    title = "/".join(str(scenario.words()[name]) for name in ("order", "backfill", "placement"))
+    if now is not None:
+        title = f"{now.title} as configured" if now == own else now.title
+    if own is not None and isinstance(option, SiteChange):
+        change = option.change(own, scenario.data.cluster)
+        settings = [{"name": s.name, "was": s.was, "becomes": s.becomes} for s in change.settings]
+        title, notes = f"{own.title} with {plural(len(settings), 'setting')} changed", change.notes
+    replaces = own.title if own is not None and type(now) is not type(own) else ""
+    return {"title": title, "replaces": replaces, "settings": settings, "notes": list(notes)}
+
+
+def _jobs(run: SimResult, scenario: Scenario) -> pl.DataFrame:
+    """Return all jobs of the workload, one row each: when submitted, its GPU time, and whether it ran."""
+    jobs = scenario.workload.frame
+    gpu_time = (pl.col("runtime") * pl.col("gpu_milli") * pl.col("instances")).fill_null(0.0)
+    cannot_run = pl.col("job").is_in(never_run(run.refused).implode())
+    why = run.refused.select("job", left_out="reason")
+    rows = jobs.select("job", "submit", gpu_time=gpu_time, cannot_run=cannot_run)
+    return rows.join(why, on="job", how="left", maintain_order="left")
+
+
+def _done(run: SimResult) -> pl.DataFrame:
+    """Return the jobs that completed: what is measured of them, what the log recorded, and their waits by reason."""
+    reasons = [name for name in run.ledger.columns[1:] if (run.ledger[name] > 0).any()]
+    done = run.completed.select(MEASURED).join(run.ledger.select("job", *reasons), on="job", maintain_order="left")
+    return done.join(run.recorded.select("job", "recorded"), on="job", how="left", maintain_order="left")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunRecord:
+    """A run as it was written."""
+
+    folder: Path
+    jobs: pl.DataFrame  # one row a job of the workload
+    done: pl.DataFrame  # one row a job that completed
+    holdings: Holdings
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, folder: Path) -> RunRecord:
+        """Read it."""
+        facts = json.loads((folder / "facts.json").read_text())
+        jobs, done, *tables = (pl.read_ipc(folder / f"{name}.ipc") for name in ("jobs", "done", *TABLES))
+        return cls(folder, jobs, done, Holdings(facts["types"], *tables), facts)
+
+    def measure(
+        self,
+        prices: Prices,
+        *,
+        between: Time | None = None,
+        rows: tuple[int, int] | None = None,
+        among: NDArray[np.int64] | None = None,
+    ) -> RunNumbers:
+        """Measure the jobs submitted in some seconds of the log (load 1), or those `rows`, and `among` some jobs."""
+        first, last = rows or self._rows(between)
+        completed = self.done.filter(pl.col("job").is_between(first, last - 1))
+        done = completed if among is None else completed.filter(np.isin(completed["job"].to_numpy(), among))
+        measures = self._measures(done, between)
+        return RunNumbers(self, (first, last), self.jobs[first:last], completed.height, measures, prices, between)
+
+    def _rows(self, between: Time | None) -> tuple[int, int]:
+        """Return the rows of the jobs submitted between two times of the log."""
+        if between is None:
+            return 0, self.jobs.height
+        submitted = np.round(self.jobs["submit"].to_numpy() * self.facts["load"], MILLISECONDS)
+        first, last = np.searchsorted(submitted, between).tolist()
+        if first == last:
+            msg = f"no job is submitted {between_text(*between)}, counted from the first submission"
+            raise WorkloadError(msg, hint="select a longer time, or clear the selection")
+        return first, last
+
+    def _measures(self, done: pl.DataFrame, between: Time | None) -> Measures:
+        load, span, stopped = (self.facts[name] for name in ("load", "span", "stopped"))
+        arriving = min(span, stopped) or stopped
+        if between is None:
+            return Measures(done, self.holdings.usage(np.linspace(0.0, arriving, BLOCKS + 1)), 0.0, span)
+        begin, end = (time / load for time in between)
+        if begin >= stopped:
+            ends = f"the run ends {duration(stopped * load)} after the first submission"
+            msg = f"no job submitted {between_text(*between)} was simulated: {ends}"
+            raise WorkloadError(msg, hint="select an earlier time, or a later `until`")
+        end = min(end, arriving if arriving > begin else stopped)
+        return Measures(done, self.holdings.usage(np.linspace(begin, end, BLOCKS + 1)), begin, end)
+
+
+@dataclass(frozen=True, eq=False)
+class RunNumbers:
+    """What is measured of some jobs of a run."""
+
+    run: RunRecord
+    rows: tuple[int, int]
+    jobs: pl.DataFrame  # the rows of the run
+    completed: int  # of these jobs: more than are measured, where another run completed fewer
+    measures: Measures
+    prices: Prices
+    between: Time | None
+
+    @property
+    def done(self) -> pl.DataFrame:
+        """The jobs that are measured."""
+        return self.measures.done
+
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """The numbers by metric."""
+        cannot_run = Estimate.exact(NEVER_RUN, int(self.jobs["cannot_run"].sum()))
+        every = [cannot_run, *per_day(self.measures.usage, self.prices), *self.measures.estimates()]
+        return {e.metric: e for e in every}
+
+    @property
+    def reasons(self) -> dict[str, float]:
+        """The mean wait by reason, where there is any: all reasons add up to the mean wait."""
+        seconds = {name: self.done[name].to_numpy() for name in REASONS.names if name in self.done.columns}
+        return {name: float(values.mean()) for name, values in seconds.items() if (values > 0).any()}
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many jobs are left out, by reason."""
+        return dict(self.jobs.drop_nulls("left_out").group_by("left_out").len().sort("left_out").iter_rows())
+
+    @property
+    def gpu_time_that_cannot_run(self) -> float:
+        """The share of the GPU time that is of jobs that can never run."""
+        return float(self.jobs.filter("cannot_run")["gpu_time"].sum()) / (float(self.jobs["gpu_time"].sum()) or 1.0)
+
+    @property
+    def distribution(self) -> pl.DataFrame:
+        """How waits are distributed; empty where no job completed."""
+        if self.done.is_empty():
+            return pl.DataFrame()
+        return wait_distribution(self.done["wait"].to_numpy(), self.measures.blocks(self.done))
+
+    @property
+    def by_size(self) -> dict[str, pl.DataFrame]:
+        """Waits by GPUs per instance, and by number of instances."""
+        return by_size(self.done, self.measures.blocks(self.done))
+
+    @property
+    def allocation(self) -> dict[str, tuple[float, float | None]]:
+        """GPU-hours by GPU type, and the share of them that is allocated."""
+        there, allocated = (x.sum(axis=0).tolist() for x in self.measures.usage.both)
+        rows = zip(self.run.holdings.types, there, allocated, strict=True)
+        return {name: (up / HOUR, of / up if up else None) for name, up, of in rows}
+
+
+def same_jobs(
+    base: RunRecord, now: RunRecord, prices: tuple[Prices, Prices], between: Time | None
+) -> tuple[RunNumbers, RunNumbers]:
+    """Measure the same jobs of both runs: those that completed in both, and were submitted in the time meant.
+
+    A job that only one side ran would change the mean of that side. Rows of jobs are those of the baseline: at another
+    load the same jobs have other times.
     """
+    if base.jobs.height != now.jobs.height:
+        sides = f"the baseline is of {base.jobs.height:,} jobs, and the scenario of {now.jobs.height:,}"
+        msg = f"{sides}: they cannot be compared"
+        raise WorkloadError(msg, hint="`window` and `censored` choose the jobs: set this scenario as baseline, too")
+    both = None
+    if not base.done["job"].equals(now.done["job"]):
+        both = np.intersect1d(base.done["job"].to_numpy(), now.done["job"].to_numpy(), assume_unique=True)
+    before = base.measure(prices[0], between=between, among=both)
+    if base is now:
+        return before, before
+    return before, now.measure(prices[1], between=between, rows=before.rows, among=both)
+
+
+# -- in a process -----------------------------------------------------------------------------------------------------
+
+
+def check_size(scenario: Scenario) -> Scenario:
+    """Return a scenario as the page simulates it, or refuse it: what cannot run is counted, and does not end it."""
     if len(scenario.cluster) > MOST_NODES:
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
         raise WorkloadError(msg, hint="`fleetlab simulate` takes more")
-    jobs = scenario.workload.frame
-    run = simulate(scenario.replace(min_coverage=0.0), progress=progress)  # what cannot run is in the first row
-    simulated(run)
-    done = run.completed
-    gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
-    cannot_run = never_run(run.refused)
-    outcome = {
-        "replicates": {name: encode(replicates) for name, replicates in run.replicates.items()},
-        "exact": [e._asdict() for e in (Estimate.exact(NEVER_RUN, len(cannot_run)), *run.per_day())],
-        "reasons": _reasons(run),
-        "nodes": dict(gpu_nodes.iter_rows()),
-        "refused": dict(run.refused.group_by("reason").len().sort("reason").iter_rows()),
-        "gpu_time_that_cannot_run": _gpu_time(jobs[cannot_run]) / (_gpu_time(jobs) or 1.0),
-        "completed": pack(np.isin(jobs["job"].to_numpy(), done["job"].to_numpy(), assume_unique=True)),
-        "waits": run.recorded.select(pl.len().alias("jobs"), pl.col("recorded", "simulated").mean()).row(0, named=True),
-        "distribution": _distribution(run),
-        "jobs": jobs.height,
-        "clock": [scenario.workload.epoch, scenario.workload.zone],
-        "span": float(jobs["submit"].max() or 0.0),  # type: ignore[arg-type]
-    }
-    early(outcome | {"result": json.loads(as_json(_Numbers(run)))})
-    measured(run)
-    return outcome | {"result": json.loads(as_json(run))}
+    return scenario.replace(min_coverage=0.0)
 
 
-def pack(completed: NDArray[np.bool_]) -> str:
-    """Return a flag for each job as text, a bit each."""
-    return b64encode(np.packbits(completed).tobytes()).decode()
+def folder_of(request: Mapping[str, Any], side: str = "record") -> Path:
+    """Return where the record of a run is stored."""
+    return Path(request["records"]) / str(request[side])
 
 
-def unpack(completed: str, jobs: int) -> NDArray[np.bool_]:
-    """Undo `pack`."""
-    return np.unpackbits(np.frombuffer(b64decode(completed), np.uint8), count=jobs).astype(np.bool_)
+def keep(request: Mapping[str, Any], run: SimResult) -> None:
+    """Store the record of a run that was just simulated."""
+    if not folder_of(request).exists():
+        save(run, folder_of(request))
 
 
-def completed_by_both(base: Mapping[str, Any], now: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return which jobs completed in both outcomes: only of these are waits compared."""
-    if base["jobs"] != now["jobs"]:
-        msg = f"the baseline is of {base['jobs']:,} jobs, and the scenario of {now['jobs']:,}: they cannot be compared"
-        raise WorkloadError(msg, hint="`window` and `censored` choose the jobs: set this scenario as baseline, too")
-    return unpack(base["completed"], base["jobs"]) & unpack(now["completed"], now["jobs"])
+def open_record(request: Mapping[str, Any], channel: Channel) -> RunRecord:
+    """Return the record of a run; simulate it again if that was deleted."""
+    from fleetlab.sim import simulate
+    from fleetlab.web.worker import bound
+
+    folder = folder_of(request)
+    if not folder.exists():
+        channel.progress("simulating", 0, None)
+        run = simulate(check_size(bound(request, channel)), progress=channel.progress)
+        keep(request, run)
+    os.utime(folder)
+    return RunRecord.load(folder)
 
 
-def of_part(outcome: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an outcome whose numbers are those of a part of its jobs, as `records` measures it."""
-    result = outcome["result"]
-    tables = result["tables"] | part["tables"]
-    return {**outcome, **part, "result": result | {"summary": part["summary"], "tables": tables}}
-
-
-def _gpu_time(jobs: pl.DataFrame) -> float:
-    return float(jobs.select((pl.col("runtime") * pl.col("gpu_milli") * pl.col("instances")).sum()).item())
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbers(Result):
-    """A result without its tables."""
-
-    run: SimResult
-
-    @property
-    def provenance(self) -> Provenance:
-        return self.run.provenance
-
-    @property
-    def coverage(self) -> Coverage | None:
-        return self.run.coverage
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.run.notes
-
-    def summary(self) -> list[Estimate]:
-        return self.run.summary()
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        return {}
-
-
-def _reasons(run: SimResult) -> dict[str, dict[str, Any]]:
-    """Return the mean wait by reason of the jobs that completed, where there is any: as the mean wait is of these."""
-    done = run.completed.select("job", "submit")
-    bootstrap = run.blocks(done)
-    ledger = done.select("job").join(run.ledger, on="job", how="left", maintain_order="left")
-    columns = zip(REASONS.names, ledger.columns[1:], strict=True)
-    seconds = {reason: ledger[column].to_numpy() for reason, column in columns}
-    return {reason: encode(bootstrap.means(values)) for reason, values in seconds.items() if values.any()}
-
-
-def _distribution(run: SimResult) -> list[dict[str, float]]:
-    done = run.completed
-    return wait_distribution(done["wait"].to_numpy(), run.blocks(done)).to_dicts() if done.height else []
-
-
-def encode(replicates: Replicates) -> dict[str, Any]:
-    """Return replicates as JSON has them."""
-    values = [v if math.isfinite(v) else None for v in replicates.values.tolist()]
-    return {
-        "values": values,
-        "blocks": replicates.blocks,
-        "df": replicates.df if math.isfinite(replicates.df) else None,
-        "independent": replicates.independent,
-    }
-
-
-def decode(values: Mapping[str, Any]) -> Replicates:
-    """Undo `encode`."""
-    numbers = np.array([math.nan if v is None else v for v in values["values"]], dtype=np.float64)
-    df = math.inf if values["df"] is None else values["df"]
-    return Replicates(numbers, values["blocks"], df, independent=values["independent"])
+def measure_replica(scenario: Scenario, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Return what a comparison measures of a replica; it is stored beside the run, and simulated once."""
+    path = folder / f"replica-{scenario.replica}.npz"
+    if not path.exists():
+        arrays = measure(scenario, progress)
+        buffer = BytesIO()
+        np.savez(buffer, **arrays)
+        atomic_write(path, buffer.getvalue())
+    with np.load(path) as stored:
+        return dict(stored)

@@ -90,11 +90,9 @@ def _check(traces: Path | str | None, workers: int, upload_mib: int, limit: floa
         msg = f"workers is a number from 1 to 64, not: {workers}"
         raise FleetlabError(msg, hint="one per CPU core that the page may use")
     if not 1 <= upload_mib <= 4096:
-        msg = f"the largest upload is from 1 to 4,096 MiB, not: {upload_mib}"
-        raise FleetlabError(msg, hint="--upload-mib 64")
+        raise FleetlabError(f"the largest upload is from 1 to 4,096 MiB, not: {upload_mib}", hint="--upload-mib 64")
     if not 1 <= limit <= 86_400:
-        msg = f"the limit is from 1 to 86,400 seconds, not: {limit}"
-        raise FleetlabError(msg, hint="--limit 300")
+        raise FleetlabError(f"the limit is from 1 to 86,400 seconds, not: {limit}", hint="--limit 300")
     if traces is not None and not Path(traces).is_dir():
         msg = f"no such folder: {traces}"
         raise FleetlabError(msg, hint="a folder of saved traces, as `fleetlab read --out` writes them")
@@ -129,7 +127,7 @@ class _Page:
 
         from fleetlab.web.app import app
         from fleetlab.web.backend import WhatIfBackend
-        from fleetlab.web.connections import Connection, ConnectionLimits, allow_open_files
+        from fleetlab.web.guard import Connection, ConnectionLimits, allow_open_files
 
         class PageServer(uvicorn.Server):
             @contextlib.contextmanager
@@ -158,8 +156,7 @@ class _Page:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port < 65_536:
-        msg = f"no such port: {port}"
-        raise FleetlabError(msg, hint="0 to 65535; 0 takes a free one")
+        raise FleetlabError(f"no such port: {port}", hint="0 to 65535; 0 takes a free one")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # With the protocol named, asyncio sets TCP_NODELAY: else an answer may wait 40 ms.
@@ -173,8 +170,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as e:
         listening.close()
-        msg = f"cannot listen on {host}:{port}: {e.strerror}"
-        raise FleetlabError(msg, hint="--port 0 takes a free one") from None
+        raise FleetlabError(f"cannot listen on {host}:{port}: {e.strerror}", hint="--port 0 takes a free one") from None
     return listening
 
 

@@ -25,6 +25,31 @@
       },
     };
   };
+  // What the log recorded needs no simulation: it stands where the timeline will be, until that is there.
+  let plots = [];
+  window.fleetlab.showRecorded = (recorded, gpus) => {
+    const place = document.getElementById("recorded-run");
+    for (const u of plots) u.destroy();
+    plots = [];
+    place.hidden = !recorded;
+    document.querySelector("#cluster-timeline .timeline").hidden = Boolean(recorded); // it is of the trace before
+    if (!recorded) return;
+    const line = (text) => Object.assign(document.createElement("p"), { className: "timeline-caption", textContent: text });
+    const soft = getComputedStyle(document.documentElement).getPropertyValue("--soft") || "#666";
+    const color = (k) => getComputedStyle(place).getPropertyValue(`--s${k}`);
+    const at = recorded.gpus.map((_, k) => k * recorded.width);
+    place.replaceChildren();
+    for (const [text, values, most, k] of [["As the log recorded it: GPUs that jobs held", recorded.gpus, gpus, 0], ["As the log recorded it: jobs waiting", recorded.waiting, 1, 1]]) {
+      place.append(line(text));
+      const axis = { stroke: soft, grid: { stroke: soft, width: 0.3 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+      plots.push(new uPlot({
+        width: place.clientWidth, height: 150, legend: { show: false }, cursor: { show: false },
+        scales: { x: { time: false }, y: { range: (u, low, high) => [0, Math.max(most, high)] } },
+        axes: [{ ...axis, values: (u, splits) => splits.map(window.fleetlab.duration) }, { ...axis, size: 96 }],
+        series: [{}, { stroke: color(k), fill: color(k), width: 0, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
+      }, [at, values], place));
+    }
+  };
   // Draw the run of a link; the view stays from one what-if to the next, and the window is that of the address.
   window.fleetlab.showTimeline = async (answered, visitor) => {
     timeline?.show(windowed());
@@ -41,23 +66,27 @@
       const abouts = [first.about];
       if (first.compared) {
         sources.push(from("base", link, visitor));
-        abouts.push((await sources[1].about()).about);
+        abouts.push({ ...(await sources[1].about()).about, label: "Before: the baseline" });
+        abouts[0].label = "After: the change";
       }
       if (mine !== asked) return;
       performance.mark("timeline-about");
+      document.getElementById("recorded-run").hidden = true;
+      place.hidden = false;
       if (timeline) timeline.set(abouts, sources); else { place.replaceChildren(); timeline = new Timeline(place, abouts, sources, { stories: true }); }
       timeline.show(windowed());
       window.fleetlab.pageTimeline = timeline;
       for (const [k, source] of sources.entries()) {
-        const { panels, meanings, planes } = await source.panels();
+        const { panels, meanings, planes, labels } = await source.panels();
         if (mine !== asked) return;
-        timeline.runs[k].about.planes = planes;
+        Object.assign(timeline.runs[k].about, { planes, labels });
         timeline.panels(k, panels, meanings);
       }
     } catch (error) {
       if (mine !== asked) return;
       shown = "";
       timeline = null;
+      place.hidden = false;
       place.replaceChildren(Object.assign(document.createElement("p"), { className: "soft", textContent: `No timeline: ${error.message}` }));
     }
   };

@@ -1,7 +1,7 @@
 """Timelines of runs, on disk: written by the process that simulated, mapped into memory by any that cuts tiles.
 
 A run is indexed once (`sim.tiles`), in arrays that need not be read whole. What takes longer, waiting jobs by reason
-and fragmentation, is made when it is asked for, by the process that has the run in memory or simulates it again.
+and fragmentation, is computed on request, by the process that has the run in memory or simulates it again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ import polars as pl
 from fleetlab.core import WorkloadError
 from fleetlab.core.names import clip
 from fleetlab.sim import SimResult
-from fleetlab.sim.tiles.categories import Coloring, used_milli
 from fleetlab.sim.tiles.figure import Clock, about, packed, panels
-from fleetlab.sim.tiles.rows import RowLevel, Rows
+from fleetlab.sim.tiles.rows import Coloring, RowLevel, Rows, main_reasons, used_milli
 from fleetlab.sim.tiles.sums import GpuRuns
 from fleetlab.sim.tiles.timeline import ClusterTimeline, Spells, TilePlace, fragmented, job_table
 
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2 << 30  # of all timelines on disk; the least recently used go first
 OPEN = 4  # timelines mapped by one process
-LARGEST_KEPT = 300_000  # jobs of a run that a process keeps
+MOST_JOBS = 300_000  # jobs of a run that a process has in memory
+SOON = 20_000  # jobs of a run whose queue is summed up before anybody asks
 
 _open: OrderedDict[str, ClusterTimeline] = OrderedDict()
 _last: dict[str, SimResult] = {}  # the newest run of this process, by name
@@ -46,34 +46,34 @@ _last: dict[str, SimResult] = {}  # the newest run of this process, by name
 def save(timeline: ClusterTimeline, head: Mapping[str, Any], folder: Path) -> None:
     """Write a timeline; it is there whole or not at all."""
     folder.parent.mkdir(mode=0o700, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    new = Path(tempfile.mkdtemp(dir=folder.parent))
     for name, array in _arrays(timeline).items():
-        np.save(made / f"{name}.npy", array)
-    timeline.nodes.write_ipc(made / "nodes.ipc")
-    timeline.jobs.write_ipc(made / "jobs.ipc")
+        np.save(new / f"{name}.npy", array)
+    timeline.nodes.write_ipc(new / "nodes.ipc")
+    timeline.jobs.write_ipc(new / "jobs.ipc")
     rest = {
         "span": timeline.span,
         "levels": [level.name for level in timeline.rows.levels],
         "labels": {name: list(coloring.labels) for name, coloring in timeline.coloring.items()},
         "head": dict(head),
     }
-    (made / "rest.json").write_text(json.dumps(rest))
+    (new / "rest.json").write_text(json.dumps(rest))
     try:
-        made.rename(folder)
+        new.rename(folder)
     except OSError:  # another process was first
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
     forget_old(folder.parent)
 
 
 def _arrays(timeline: ClusterTimeline) -> dict[str, Any]:
-    found: dict[str, Any] = {"milli": timeline.milli, "nodes": timeline.rows.nodes, "first": timeline.rows.first}
-    found["row_of_gpu"] = timeline.rows.row_of_gpu
-    found |= {f"edges-{k}": level.edges for k, level in enumerate(timeline.rows.levels)}
-    found |= {f"runs-{name}": array for name, array in timeline.runs._asdict().items()}
-    found |= {f"color-{name}": coloring.of_job for name, coloring in timeline.coloring.items()}
+    arrays: dict[str, Any] = {"milli": timeline.milli, "nodes": timeline.rows.nodes, "first": timeline.rows.first}
+    arrays["row_of_gpu"] = timeline.rows.row_of_gpu
+    arrays |= {f"edges-{k}": level.edges for k, level in enumerate(timeline.rows.levels)}
+    arrays |= {f"runs-{name}": array for name, array in timeline.runs._asdict().items()}
+    arrays |= {f"color-{name}": coloring.of_job for name, coloring in timeline.coloring.items()}
     for kind in ("down", "drained"):
-        found |= {f"{kind}-{f.name}": getattr(getattr(timeline, kind), f.name) for f in fields(Spells)}
-    return found | ({} if timeline.used is None else {"used": timeline.used})
+        arrays |= {f"{kind}-{f.name}": getattr(getattr(timeline, kind), f.name) for f in fields(Spells)}
+    return arrays | ({} if timeline.used is None else {"used": timeline.used})
 
 
 def load(folder: Path) -> ClusterTimeline:
@@ -86,6 +86,9 @@ def load(folder: Path) -> ClusterTimeline:
     def spells(kind: str) -> Spells:
         return Spells(*(array(f"{kind}-{f.name}") for f in fields(Spells)))
 
+    done = (folder / "panels.json").exists()  # what `complete` adds is there
+    if done:
+        rest["labels"]["reason"] = json.loads((folder / "reasons.json").read_text())
     levels = tuple(RowLevel(name, array(f"edges-{k}")) for k, name in enumerate(rest["levels"]))
     return ClusterTimeline(
         span=rest["span"],
@@ -97,26 +100,26 @@ def load(folder: Path) -> ClusterTimeline:
         used=array("used") if (folder / "used.npy").exists() else None,
         down=spells("down"),
         drained=spells("drained"),
-        fragmented=array("fragmented") if (folder / "fragmented.npy").exists() else None,
-        jobs=pl.read_ipc(folder / ("named.ipc" if (folder / "panels.json").exists() else "jobs.ipc")),
+        fragmented=array("fragmented") if done else None,
+        jobs=pl.read_ipc(folder / ("named.ipc" if done else "jobs.ipc")),
     )
 
 
 def forget_old(root: Path) -> None:
     """Delete the folders that were not used for longest, until the rest is not too large."""
-    found = []
+    folders = []
     for folder in root.iterdir():
         try:
             size = sum(file.stat().st_size for file in folder.iterdir())
-            found.append((folder.stat().st_mtime, size, folder))
+            folders.append((folder.stat().st_mtime, size, folder))
         except OSError:
             continue  # another process deletes it
-    left = sum(size for _, size, _ in found)
-    for _, size, folder in sorted(found)[:-1]:
-        if left <= MOST_BYTES:
+    total = sum(size for _, size, _ in folders)
+    for _, size, folder in sorted(folders)[:-1]:
+        if total <= MOST_BYTES:
             return
         shutil.rmtree(folder, ignore_errors=True)
-        left -= size
+        total -= size
 
 
 # -- in a process -----------------------------------------------------------------------------------------------------
@@ -128,7 +131,7 @@ def keep(request: Mapping[str, Any], result: SimResult) -> None:
         return
     name, folder = str(request["timeline"]), Path(request["timelines"])
     _last.clear()
-    if len(result.world.submit) <= LARGEST_KEPT:
+    if len(result.world.submit) <= MOST_JOBS:
         _last[name] = result
     if (folder / name).exists():
         return
@@ -198,22 +201,32 @@ def _panels(request: Mapping[str, Any], channel: Channel, folder: Path) -> dict[
     if not (folder / "panels.json").exists():
         result = _result(request, channel)
         channel.progress("summing up the queue", len(result.world.submit), None)
-        over_time = panels(result.world, result.played)
-        share = fragmented(result.world, result.played, timeline.rows)
-        _write(folder / "fragmented.npy", share)
-        if (used := used_milli(result.world, result.scenario)) is not None:
-            _write(folder / "used.npy", used)
-        job_table(result.world, result.scenario).write_ipc(folder / "named.ipc")
-        (folder / "panels.json").write_text(json.dumps(over_time))
+        complete(request, result)
     if timeline.fragmented is None:
         _open.pop(folder.name, None)
         timeline = _timeline(request, channel, folder)
     over_time = json.loads((folder / "panels.json").read_text())
     head = about(timeline, "", Clock(), over_time)
-    return {"panels": over_time, "meanings": head["meanings"], "planes": head["planes"]}
+    return {"panels": over_time} | {name: head[name] for name in ("meanings", "planes", "labels")}
+
+
+def complete(request: Mapping[str, Any], result: SimResult) -> None:
+    """Store what takes longer: waiting jobs by reason, fragmentation, what jobs used, and their names."""
+    folder = Path(request["timelines"]) / str(request["timeline"])
+    if (folder / "panels.json").exists() or not folder.exists():
+        return
+    over_time = panels(result.world, result.played)
+    _write(folder / "fragmented.npy", fragmented(result.world, result.played, load(folder).rows))
+    if (used := used_milli(result.world, result.scenario)) is not None:
+        _write(folder / "used.npy", used)
+    reasons = main_reasons(result.world, result.ledger)
+    _write(folder / "color-reason.npy", reasons.of_job)
+    (folder / "reasons.json").write_text(json.dumps(reasons.labels))
+    job_table(result.world, result.scenario).write_ipc(folder / "named.ipc")
+    (folder / "panels.json").write_text(json.dumps(over_time))
 
 
 def _write(path: Path, array: Any) -> None:  # noqa: ANN401
-    made = path.with_name(f".{os.getpid()}.npy")
-    np.save(made, array)
-    made.replace(path)
+    new = path.with_name(f".{os.getpid()}.npy")
+    np.save(new, array)
+    new.replace(path)

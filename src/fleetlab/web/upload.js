@@ -39,6 +39,7 @@ window.fleetlab.uploads = () => {
     const p = pending.preview;
     if (!p) return;
     const mapped = p.spelled.length && format().options.includes("map");
+    $("no-gpus").hidden = !mapped || lines().some(([name, of]) => /^gpu_(milli|types)$/.test(name) && of !== NONE);
     const heads = p.header.map((name, k) => {
       if (!mapped) return el("th", { scope: "col" }, name);
       const select = el("select", {}, el("option", { value: "" }, "not used"), ...p.targets.map((target) => el("option", { value: target }, target)));
@@ -71,16 +72,68 @@ window.fleetlab.uploads = () => {
   function close() {
     $("upload").hidden = true;
     $("confirm").hidden = true;
-    $("files").value = "";
+    for (const id of ["files", "folder"]) $(id).value = "";
     Object.assign(pending, { files: [], upload: "", preview: null });
   }
+  // A zip holds files, deflated or as they are: they are taken out here, and sent one by one.
+  const MOST_FILES = 64;
+  async function unzip(file) {
+    const bytes = new DataView(await file.arrayBuffer());
+    const cannot = (error) => new Refused({ error: `${file.name}: ${error}`, hint: "unpack it, and drop its files or its folder" });
+    let end = bytes.byteLength - 22;
+    while (end >= 0 && bytes.getUint32(end, true) !== 0x06054b50) end--;
+    if (end < 0) throw cannot("not a whole zip");
+    const count = bytes.getUint16(end + 10, true);
+    if (count > 4 * MOST_FILES) throw cannot(`${count.toLocaleString("en")} files are too many`);
+    const found = [];
+    for (let k = 0, at = bytes.getUint32(end + 16, true); k < count; k++) {
+      const [flags, how, size, name, extra, comment, head] = [bytes.getUint16(at + 8, true), bytes.getUint16(at + 10, true), bytes.getUint32(at + 20, true),
+        bytes.getUint16(at + 28, true), bytes.getUint16(at + 30, true), bytes.getUint16(at + 32, true), bytes.getUint32(at + 42, true)];
+      const path = new TextDecoder().decode(new Uint8Array(bytes.buffer, at + 46, name));
+      at += 46 + name + extra + comment;
+      if (path.endsWith("/") || path.includes("__MACOSX/") || path.split("/").pop().startsWith(".")) continue;
+      if (flags & 1 || ![0, 8].includes(how)) throw cannot("encrypted, or packed in a way that is not read here");
+      const from = head + 30 + bytes.getUint16(head + 26, true) + bytes.getUint16(head + 28, true);
+      const packed = new Blob([new Uint8Array(bytes.buffer, from, size)]);
+      const content = how ? await limited(packed.stream().pipeThrough(new DecompressionStream("deflate-raw")), cannot) : packed;
+      found.push(new File([content], path.split("/").pop()));
+    }
+    if (!found.length) throw cannot("no file in it");
+    return found;
+  }
+  async function limited(stream, cannot) {
+    const [parts, reader] = [[], stream.getReader()];
+    let size = 0;
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return new Blob(parts);
+      size += value.length;
+      if (size > options.limits.upload_bytes) throw cannot(`a file in it is larger than ${options.limits.upload_bytes >> 20} MiB`);
+      parts.push(value);
+    }
+  }
+  // What was dropped: files, and those in folders.
+  async function inside(entries) {
+    const found = [];
+    for (const entry of entries) {
+      if (entry.isFile) found.push(await new Promise((done, fail) => { entry.file(done, fail); }));
+      else if (entry.isDirectory) {
+        const reader = entry.createReader();
+        for (let more; (more = await new Promise((done, fail) => { reader.readEntries(done, fail); })).length;) found.push(...await inside(more));
+      }
+      if (found.length > 4 * MOST_FILES) break;
+    }
+    return found;
+  }
   async function look(chosen) {
-    const files = [...chosen]; // a list of its own: that of the field is emptied
+    let files = [...chosen].filter((file) => !file.name.startsWith(".")); // a list of its own: that of the field is emptied
     if (!files.length) return;
     trouble(null);
     close();
-    pending.files = files;
     try {
+      files = (await Promise.all(files.map((file) => (/\.zip$/i.test(file.name) ? unzip(file) : [file])))).flat();
+      if (files.length > MOST_FILES) throw new Refused({ error: `${files.length} files: a log has at most ${MOST_FILES}`, hint: "drop the files of one log, such as those that `fleetlab collect` writes" });
+      pending.files = files;
       await send();
       const preview = await work({ kind: "preview", upload: pending.upload }, "Looking at the log");
       if (!preview) { pending.upload = ""; idle("Cancelled; the upload is deleted."); return; }
@@ -97,7 +150,7 @@ window.fleetlab.uploads = () => {
       $("upload").scrollIntoView({ block: "start" });
     } catch (error) { pending.upload = ""; trouble(error); }
   }
-  $("files").addEventListener("change", () => look($("files").files));
+  for (const id of ["files", "folder"]) $(id).addEventListener("change", () => look($(id).files));
   const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   addEventListener("dragover", (event) => { if (carries(event)) { event.preventDefault(); document.body.classList.add("dropping"); } });
   addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
@@ -105,7 +158,8 @@ window.fleetlab.uploads = () => {
     document.body.classList.remove("dropping");
     if (!carries(event)) return;
     event.preventDefault();
-    look(event.dataTransfer.files);
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+    if (entries.some((entry) => entry.isDirectory)) inside(entries).then(look, trouble); else look(event.dataTransfer.files);
   });
   $("forget").addEventListener("click", () => { discard(); });
 

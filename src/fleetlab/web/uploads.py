@@ -1,7 +1,7 @@
-"""Uploaded logs, treated as hostile: limited while they arrive, stored apart, never under the names that they have.
+"""Uploaded logs, treated as hostile: limited while they arrive, stored apart, read by a process of its own.
 
-A file is stored under the name of a table that some reader knows, if its own name is that, else under a number. Before
-any reader sees it, its lines are counted, and a gzip file is decompressed once to check its size. Nothing is left
+A file keeps its own name without its folders if that is made of plain characters, else it has a number. Before any
+reader sees it, its lines are counted, and a gzip file is decompressed once to check its size. Nothing is left
 behind: a server that is killed has its uploads deleted by its processes, or else by the next server that starts.
 """
 
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -23,18 +24,10 @@ from typing import BinaryIO
 
 from fleetlab.core import TraceError
 from fleetlab.core.names import clip
-from fleetlab.web.errors import NotFound, TooLarge
+from fleetlab.web.messages import NotFound, TooLarge
 from fleetlab.web.pool import READ_IT
 
-# Files that readers know by name; others are stored under a number.
-TABLES = (
-    "pai_job_table", "pai_task_table", "pai_instance_table", "pai_sensor_table", "pai_group_tag_table",
-    "pai_machine_spec", "pai_machine_metric", "openb_pod_list_default", "openb_node_list_all_node",
-    "disaggregated_dlrm_trace", "job_info_df", "node_info_df", "lora_request_trace", "cluster_job_log",
-    "cluster_machine_list", "cluster_log", "cluster_gpu_number", "trace_seren", "trace_kalos",
-)  # fmt: skip
-ENDINGS = (".csv", ".json", ".swf", ".txt", ".log", ".tsv")
-PACKED = (".tar.gz", ".tgz", ".tar", ".gz")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # under which a file is stored; any other has a number
 REFUSED = {
     b"PK\x03\x04": "zip", b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"7z\xbc\xaf": "7z",
     b"Rar!": "rar", b"\x7fELF": "a program",
@@ -44,8 +37,8 @@ LINES = 6_000_000  # of a file, three for each job that the page takes
 BLOCK = 1 << 20
 PREFIX = "fleetlab-web-"
 LOCK = "in-use"  # a file that a running server holds locked
-FILES = 12  # of one log
-KEPT = 8  # logs at once; the least recently used is deleted
+FILES = 64  # of one log: `fleetlab collect` writes 18
+MOST_LOGS = 8  # at once; the least recently used is deleted
 
 
 @dataclass
@@ -114,7 +107,7 @@ class Uploads:
         """Return one of them."""
         if name not in self._all:
             msg = "no such upload"
-            raise NotFound(msg, hint=f"uploads are kept until the server ends, and only the last {KEPT}")
+            raise NotFound(msg, hint=f"uploads are kept until the server ends, and only the last {MOST_LOGS}")
         self._all[name].used = time.monotonic()
         return self._all[name]
 
@@ -125,7 +118,7 @@ class Uploads:
 
     def new(self) -> Upload:
         """Return an empty one; delete the least recently used of many."""
-        while len(self._all) >= KEPT:
+        while len(self._all) >= MOST_LOGS:
             self.remove(min(self._all.values(), key=lambda upload: upload.used).name)
         upload = Upload(Path(tempfile.mkdtemp(dir=self.root)))
         (upload.folder / "log").mkdir()
@@ -136,8 +129,7 @@ class Uploads:
     async def store(self, body: AsyncIterator[bytes], name: str, upload: Upload) -> None:
         """Store a file as it arrives; delete it if it is too large, or of a kind that no reader takes."""
         if len(upload.files) >= FILES:
-            msg = f"a log has at most {FILES} files"
-            raise TooLarge(msg, hint=READ_IT)
+            raise TooLarge(f"a log has at most {FILES} files", hint=READ_IT)
         path = upload.folder / "log" / stored_name(name, len(upload.files), [p.name for p in upload.files])
         size = 0
         try:
@@ -166,36 +158,29 @@ class Uploads:
 
     def _check(self, path: Path, size: int) -> None:
         if not size:
-            msg = "the file is empty"
-            raise TraceError(msg, hint="`fleetlab traces` says what each format expects")
+            raise TraceError("the file is empty", hint="`fleetlab traces` says what each format expects")
         with path.open("rb") as f:
             start = f.read(8)
             for mark, what in REFUSED.items():
                 if start.startswith(mark):
                     msg = f"no reader takes a file of this kind: {what}"
-                    raise TraceError(msg, hint="upload it uncompressed, as .gz, or as a .tar.gz with one table")
+                    raise TraceError(msg, hint="upload the files themselves, or a .tar.gz of their folder")
             f.seek(0)
             check_size(f, UNPACKED * self.most, packed=start.startswith(b"\x1f\x8b"))
 
 
 def stored_name(name: str, number: int, others: list[str]) -> str:
-    r"""Return the name under which a file is stored.
+    r"""Return the name under which a file is stored: readers know files by their names.
 
     >>> stored_name("../../etc/PAI_task_table.csv.gz", 0, [])
-    'pai_task_table.csv.gz'
-    >>> stored_name("..\x00", 3, []), stored_name("my jobs.swf", 1, [])
-    ('file-3', 'file-1.swf')
+    'PAI_task_table.csv.gz'
+    >>> stored_name("..\x00", 3, []), stored_name("our jobs, May.swf", 1, []), stored_name("a.conf", 2, ["a.conf"])
+    ('file-3', 'file-1.swf', 'file-2.conf')
     """
-    base = name.lower().replace("\\", "/").rpartition("/")[2]
-    packed = next((e for e in PACKED if base.endswith(e)), "")
-    plain = base.removesuffix(packed)
-    ending = next((e for e in ENDINGS if plain.endswith(e)), "")
-    stem = plain.removesuffix(ending)
-    known = next((t for t in TABLES if stem == t), None)
-    if known is None and stem.startswith("openb_pod_list"):
-        known = "openb_pod_list_default"
-    stored = f"{known or f'file-{number}'}{ending}{packed}"
-    return stored if stored not in others else f"file-{number}{ending}{packed}"
+    base = name.replace("\\", "/").rpartition("/")[2]
+    if NAME.fullmatch(base) and base not in others:
+        return base
+    return f"file-{number}{''.join(e for e in Path(base).suffixes[-2:] if NAME.fullmatch(e[1:]))}"
 
 
 def check_size(file: BinaryIO, most: int, *, packed: bool) -> None:
@@ -208,23 +193,20 @@ def check_size(file: BinaryIO, most: int, *, packed: bool) -> None:
             while part := f.read(BLOCK):
                 size, lines = size + len(part), lines + part.count(b"\n")
                 if size > most:
-                    msg = f"the file decompresses to more than {most >> 20:,} MiB"
-                    raise TooLarge(msg, hint=READ_IT)
+                    raise TooLarge(f"the file decompresses to more than {most >> 20:,} MiB", hint=READ_IT)
                 if lines > LINES:
-                    msg = f"a file on this page has at most {LINES:,} lines"
-                    raise TooLarge(msg, hint=READ_IT)
+                    raise TooLarge(f"a file on this page has at most {LINES:,} lines", hint=READ_IT)
     except (EOFError, OSError, ValueError) as e:
-        msg = f"the archive is cut off or damaged: {e}"
-        raise TraceError(msg, hint="upload it again") from None
+        raise TraceError(f"the archive is cut off or damaged: {e}", hint="upload it again") from None
 
 
 def sweep(folder: Path) -> None:
     """Delete what servers of this user have left that were killed: nobody holds their lock."""
-    for left in folder.glob(f"{PREFIX}*"):
+    for old in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            status = left.lstat()
+            status = old.lstat()
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                 continue
-            with (left / LOCK).open("r+") as lock:
+            with (old / LOCK).open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)

@@ -17,12 +17,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fleetlab.core import FleetlabError
-from fleetlab.web.pace import COMPILING
 
-KEPT = 2  # traces in memory
+if TYPE_CHECKING:
+    from fleetlab.core.scenario import Scenario
+    from fleetlab.web.link import Link
+    from fleetlab.web.runs import RunRecord
+
+COMPILING = "compiling a rule that is used for the first time"  # what is reported while it is
+MOST_TRACES = 2  # in memory
+REFINE = "refine"  # the kind of process that simulates replicas while nothing else is to be done
+NICE = 10  # lower priority of it
 INTERVAL = 0.1  # s between two progress messages
 LOOK = 0.5  # s between two looks whether something is compiled
 COMPILES = str(Path(__file__).parents[1] / "sim" / "jit.py")
@@ -42,7 +49,7 @@ class WorkCancelled(Exception):
 
 
 class Channel:
-    """The way to the server."""
+    """Messages to the server."""
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._last = out, 0.0
@@ -67,39 +74,29 @@ class Channel:
         except BrokenPipeError:
             os._exit(0)  # the server has ended
 
-    def tell_compilation(self) -> None:
+    def report_compilation(self) -> None:
         """Say, from a thread of its own, when a rule is compiled: that takes a minute, in which nothing else is said.
 
         It looks at where the work is: also one that waits until another process has compiled the rule is there.
         """
-        told = -1
+        reported = -1
         while True:
             time.sleep(LOOK)
             frame = sys._current_frames().get(self._main)
             while frame is not None and frame.f_code.co_filename != COMPILES:
                 frame = frame.f_back
             if frame is None:
-                told = -1
-            elif told != self.turn and self.turn:
-                told = self.turn
+                reported = -1
+            elif reported != self.turn and self.turn:
+                reported = self.turn
                 self.send({"what": COMPILING, "count": 0, "fraction": None})
 
 
 def open_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
-    """Return the contents of a trace: what the controls of the page need."""
-    from fleetlab.web.assumed_cluster import cluster_of, node_groups
+    """Return the contents of a trace: what the page shows of it before anything is simulated."""
+    from fleetlab.web.traces import summarize
 
-    trace = _trace(request, channel)
-    cluster, note = cluster_of(trace)
-    columns = {trace.workload.frame.columns[0], "seconds"}
-    estimates = [name for name, table in trace.series.items() if columns <= set(table.collect_schema().names())]
-    return {
-        "summary": [e._asdict() for e in trace.summary()],
-        "nodes": node_groups(cluster),
-        "estimates": estimates,
-        "notes": [*([note] if note else []), *trace.notes, *trace.workload.notes],
-        "source": trace.workload.source,
-    }
+    return summarize(_trace(request, channel))
 
 
 def describe_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
@@ -114,46 +111,111 @@ def describe_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, An
 
 
 def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
-    """Simulate a scenario."""
-    from fleetlab.web import records, timelines
-    from fleetlab.web.runs import run_scenario
+    """Simulate a scenario, and store the run; only a `whole` result has its tables, which take a while."""
+    from fleetlab.core import as_json
+    from fleetlab.sim import simulate
+    from fleetlab.web import runs, timelines
 
-    scenario, trace = bound(request, channel), _trace(request, channel)
-    channel.progress("simulating", len(trace.workload), None)
     began, cpu = time.perf_counter(), time.process_time()
+    scenario = runs.check_size(bound(request, channel))
+    jobs = scenario.workload.frame.height
+    channel.progress("simulating", jobs, None)
+    result = simulate(scenario, progress=channel.progress)
+    timelines.keep(request, result)
+    runs.keep(request, result)
+    if jobs <= timelines.SOON:
+        timelines.complete(request, result)
 
-    def timed(outcome: dict[str, Any]) -> dict[str, Any]:
-        return outcome | {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
+    def took() -> dict[str, float]:
+        return {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
 
-    def early(outcome: dict[str, Any]) -> None:
-        message = {"what": "drawing", "count": len(trace.workload), "fraction": None, "numbers": timed(outcome)}
-        channel.send(message)
-
-    return timed(
-        run_scenario(
-            scenario,
-            early,
-            progress=channel.progress,
-            simulated=lambda result: timelines.keep(request, result),
-            measured=lambda result: records.keep(request, result),
-        )
-    )
-
-
-def measure(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
-    """Measure a part of the jobs of a run."""
-    from fleetlab.core import Prices
-    from fleetlab.web import records
-    from fleetlab.web.link import read_scenario
-
-    prices = read_scenario(request["query"], request["name"]).prices or Prices()
-    return records.open_record(request, channel).measure(records.part_of(request["part"]), prices)
+    if request.get("base") and (early := _compared(request, runs.RunRecord.load(runs.folder_of(request)))) is not None:
+        about = {"what": "drawing", "count": jobs, "fraction": None}
+        channel.send(about | {"base": request["base"], "answer": early | took()})
+    if not request["whole"]:
+        return took()
+    saved = json.loads(as_json(result))
+    return {"result": saved, "clock": [scenario.workload.epoch, scenario.workload.zone]} | took()
 
 
-def bound(request: Mapping[str, Any], channel: Channel) -> Any:  # noqa: ANN401
+def _compared(request: Mapping[str, Any], now: RunRecord) -> dict[str, Any] | None:
+    """Compare a run with its baseline, if that is there and completed the same jobs; nothing is drawn."""
+    from fleetlab.web.comparison import compare_runs
+    from fleetlab.web.runs import RunRecord, folder_of
+
+    if not folder_of(request, "base").exists():
+        return None
+    base = RunRecord.load(folder_of(request, "base"))
+    same = base.done["job"].equals(now.done["job"])
+    return dict(compare_runs(_link(request), base, now, drawn=False)) if same else None
+
+
+def compare(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Compare a run with its baseline."""
+    from fleetlab.web.comparison import compare_runs
+
+    base, now = _records(request, channel)
+    channel.progress("drawing", now.jobs.height, None)
+    return {**compare_runs(_link(request), base, now), **request.get("took", {})}
+
+
+def refine(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Compare a run with its baseline in paired replicas, as `fleetlab compare` does; send what is known meanwhile."""
+    from fleetlab.studies.compare.runs import Runs
+    from fleetlab.web.comparison import compare_runs
+    from fleetlab.web.runs import check_size, folder_of, measure_replica
+
+    began, cpu = time.perf_counter(), time.process_time()
+    base, now = _records(request, channel)
+    link = _link(request)
+    first = compare_runs(link, base, now, drawn=False)
+    if not any(row["metric"] == "mean wait" for row in first["rows"]):  # no job completed: nothing is up to chance
+        return dict(first) | {"planned": 1}
+    sides = {"baseline": ("base_query", "base"), "scenario": ("query", "record")}
+    if base is now:
+        del sides["scenario"]
+    scenarios = {
+        name: check_size(bound({**request, "query": request[query]}, channel)) for name, (query, _) in sides.items()
+    }
+    reached: list[Any] = [0, 0.0]
+
+    def alive(*_: object) -> None:
+        channel.progress("refining", *reached)
+
+    def done(_: str, count: int, fraction: float | None) -> None:
+        reached[:] = count // len(scenarios), fraction
+        alive()
+
+    def look(runs: Runs) -> None:
+        answer = compare_runs(link, base, now, drawn=False, runs=runs)
+        channel.send({"what": "refining", "count": reached[0], "fraction": reached[1], "answer": answer})
+
+    arguments = {n: {"folder": folder_of(request, side), "progress": alive} for n, (_, side) in sides.items()}
+    runs = Runs.of(
+        scenarios, workers=0, progress=done, function=measure_replica, arguments=arguments, look=look
+    )  # fmt: skip
+    took = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
+    return {**compare_runs(link, base, now, drawn=False, runs=runs), **took}
+
+
+def _records(request: Mapping[str, Any], channel: Channel) -> tuple[RunRecord, RunRecord]:
+    from fleetlab.web.runs import open_record
+
+    base = open_record({**request, "query": request["base_query"], "record": request["base"]}, channel)
+    return base, base if request["base"] == request["record"] else open_record(request, channel)
+
+
+def _link(request: Mapping[str, Any]) -> Link:
+    from fleetlab.web.link import Link, read_scenario
+
+    now, base = (read_scenario(request[name], request["name"]) for name in ("query", "base_query"))
+    return Link(now, base, submitted=request["submitted"])
+
+
+def bound(request: Mapping[str, Any], channel: Channel) -> Scenario:
     """Return the scenario of a request, with its trace open."""
-    from fleetlab.web.assumed_cluster import cluster_of
     from fleetlab.web.link import read_scenario
+    from fleetlab.web.traces import cluster_of
 
     trace = _trace(request, channel)
     cluster = None if trace.cluster is not None else cluster_of(trace)[0]
@@ -170,21 +232,16 @@ def timeline(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
 def advise(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Say what to do about waiting in a scenario."""
     from fleetlab.web.advice import advise as study
-    from fleetlab.web.assumed_cluster import cluster_of
-    from fleetlab.web.link import read_scenario
 
-    trace = _trace(request, channel)
-    cluster = None if trace.cluster is not None else cluster_of(trace)[0]
-    scenario = read_scenario(request["query"], request["name"]).bind(trace, cluster)
-    return dict(study(scenario, request["study"], request["goal"], channel.progress))
+    return dict(study(bound(request, channel), request["study"], request["goal"], channel.progress))
 
 
 def explain(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
-    """Tell the story of one job, or find the jobs that are meant."""
-    from fleetlab.web.one_job import tell
+    """Explain one job, or find the jobs that are meant."""
+    from fleetlab.web.advice import explain_job
 
     scenario = bound(request, channel)
-    return dict(tell(scenario, request["job"], what_if=request["what_if"], progress=channel.progress))
+    return dict(explain_job(scenario, request["job"], what_if=request["what_if"], progress=channel.progress))
 
 
 def report(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
@@ -207,7 +264,7 @@ def read(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     from fleetlab.core import TraceError
     from fleetlab.traces import read as read_log
 
-    tempfile.tempdir = request["scratch"]  # deleted with the upload, however this ends
+    _as_stranger(request)
     settings = {"map": request["map"], "zone": request["zone"]}
     trace = read_log(request["path"], request["format"], **settings, progress=channel.progress)
     if len(trace.workload) > JOBS:
@@ -230,13 +287,20 @@ def read(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     }
 
 
+def _as_stranger(request: Mapping[str, Any]) -> None:
+    from fleetlab.core.files import confine
+
+    tempfile.tempdir = request["scratch"]  # deleted with the upload, however this ends
+    confine(Path(request["scratch"]).parent)
+
+
 def preview(request: Mapping[str, Any], _: Channel) -> dict[str, Any]:
     """Look at an uploaded log before it is read; only in a process that ends after it."""
     from dataclasses import asdict
 
-    from fleetlab.traces.preview import preview as look
+    from fleetlab.traces.table.reader import preview as look
 
-    tempfile.tempdir = request["scratch"]
+    _as_stranger(request)
     return asdict(look(request["path"]))
 
 
@@ -251,7 +315,8 @@ VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {
     "run": run,
     "advise": advise,
     "explain": explain,
-    "measure": measure,
+    "compare": compare,
+    REFINE: refine,
     "timeline": timeline,
     "report": report,
     "preview": preview,
@@ -268,7 +333,7 @@ def _trace(request: Mapping[str, Any], channel: Channel) -> Any:  # noqa: ANN401
     if key in _traces:
         _traces.move_to_end(key)
     else:
-        while len(_traces) >= KEPT:
+        while len(_traces) >= MOST_TRACES:
             _traces.popitem(last=False)
         _traces[key] = open_by_name(request["where"], channel.progress)
     return _traces[key]
@@ -320,6 +385,8 @@ def _answer(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
 def main(kind: str, uploads: str = "") -> None:
     """Answer one request after the other, until the server ends; if that was killed, delete the `uploads` it left."""
     limit_resources(kind)
+    if kind == REFINE:
+        os.nice(NICE)
     # What a library prints must not come between the answers.
     channel = Channel(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
@@ -327,7 +394,7 @@ def main(kind: str, uploads: str = "") -> None:
         _warm_up()
     channel.send({"ready": True})
     if kind != "read":
-        threading.Thread(target=channel.tell_compilation, daemon=True).start()
+        threading.Thread(target=channel.report_compilation, daemon=True).start()
     next_request = _requests(channel, uploads)
     while True:
         request = next_request()
@@ -348,14 +415,14 @@ def _requests(channel: Channel, uploads: str) -> Callable[[], dict[str, Any]]:
                 channel.cancelled = message["stop"]
             else:
                 queue.put(message)
-        remove_left(uploads)
+        remove_uploads(uploads)
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     return queue.get
 
 
-def remove_left(uploads: str) -> None:
+def remove_uploads(uploads: str) -> None:
     """Delete the uploads of a server that has ended; another of its processes may still be writing there."""
     import shutil
 

@@ -1,6 +1,5 @@
 """A cell in a worker: the jobs of its seed, the series and files that its scenario names, and its cluster."""
 
-import json
 from dataclasses import replace
 
 import polars as pl
@@ -8,19 +7,21 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Scenario, Study, Trace
+from fleetlab.core.replicas import perturbed
+from fleetlab.studies.runner.shipping import Folder, Packer, Unpacker
 from fleetlab.studies.sweep.cell import CellInputs
 from fleetlab.studies.sweep.plan import SweepPlan
-from fleetlab.studies.sweep.sources import save
 
 from .conftest import SERVERS, queue
 
 
 def scenario_in_worker(study, folder, seed=3):
-    """The scenario that a worker builds of the first cell, from a question that went through JSON."""
+    """The scenario that a worker builds of the first cell, from traces that it maps."""
     plan = SweepPlan.of(study, lambda *_: None)
-    save(plan.sources.values(), folder)
-    question = json.loads(json.dumps(plan.question(plan.cell(study.scenarios[0], seed))))
-    return CellInputs(lambda source: Trace.load(folder / source)).scenario(question)
+    folder.mkdir(exist_ok=True)
+    packed = Packer(Folder(folder), plans=True).pack({s.digest: s.trace for s in plan.sources.values()})
+    traces = Unpacker(Folder(folder)).unpack(packed)
+    return CellInputs(traces).scenario(plan.question(plan.cell(study.scenarios[0], seed)))
 
 
 @pytest.fixture
@@ -61,6 +62,14 @@ def test_without_resampling_all_seeds_have_the_jobs_of_the_trace(trace, tmp_path
     built = scenario_in_worker(study, tmp_path / "sources")
     assert built.workload.frame["submit"].equals(queue(300).frame["submit"])
     assert built.seed == 3
+
+
+def test_a_nudged_seed_has_the_jobs_of_a_replica_of_this_log(trace, tmp_path):
+    study = replace(Study.of(str(trace)), resample="nudge")
+    built = scenario_in_worker(study, tmp_path / "sources")
+    replica = perturbed(Scenario.of(str(trace)), 4).workload.frame  # seed 0 is the first replica
+    assert built.workload.frame.select("submit", "runtime").equals(replica.select("submit", "runtime"))
+    assert not replica["submit"].equals(queue(300).frame["submit"])
 
 
 def test_events_quotas_and_prices_reach_the_worker(trace, tmp_path):

@@ -6,9 +6,9 @@ import pytest
 
 from fleetlab import FleetlabError
 from fleetlab.studies.code_version import code_version
+from fleetlab.studies.runner import Dispatcher, Reply
 from fleetlab.studies.sweep.cell_queue import CellQueue
 from fleetlab.studies.sweep.claims import claiming
-from fleetlab.studies.sweep.dispatch import Dispatcher
 from fleetlab.studies.sweep.plan import CELL, SweepPlan
 from fleetlab.studies.sweep.store import RunStore
 
@@ -17,10 +17,11 @@ class FakeWorker:
     """A worker in this process that answers at once; None: it dies."""
 
     def __init__(self, say):
-        self.say, self.message = say, {"code": code_version(CELL)}
+        self.say, self.message = say, Reply({"code": code_version(CELL)})
 
     def give(self, question):
-        self.message = self.say(question)
+        answer = self.say(question)
+        self.message = None if answer is None else Reply(answer)
 
     def receive(self):
         return self.message
@@ -76,8 +77,8 @@ def cells(plan):
 def run(plan, store, say, *, some=None, count=2):
     """Run cells; return the records, how many workers were started, and the queue."""
     found, backend = {}, FakeBackend(say, count)
-    with claiming(store.folder) as claims, Dispatcher(backend, plan.question) as workers:
-        queue = CellQueue(store, claims, lambda cell, record: found.setdefault(cell.key, record))
+    with claiming(store.folder) as claims, Dispatcher(backend, code_version(CELL)) as workers:
+        queue = CellQueue(store, claims, plan.question, lambda cell, record: found.setdefault(cell.key, record))
         queue.add(cells(plan) if some is None else some)
         workers.run(queue)
     return found, backend.started, queue
@@ -125,8 +126,8 @@ def test_workers_that_never_start_are_the_end(plan, store):
 
     backend = FakeBackend(fine)
     backend.start = lambda: NeverReady(fine)
-    with claiming(store.folder) as claims, Dispatcher(backend, plan.question) as workers:
-        queue = CellQueue(store, claims, lambda *_: None)
+    with claiming(store.folder) as claims, Dispatcher(backend, code_version(CELL)) as workers:
+        queue = CellQueue(store, claims, plan.question, lambda *_: None)
         queue.add(cells(plan))
         with pytest.raises(FleetlabError, match="workers do not start: SIGKILL"):
             workers.run(queue)
@@ -137,12 +138,12 @@ def test_a_worker_of_another_fleetlab_is_refused(plan, store):
 
     def other():
         worker = FakeWorker(fine)
-        worker.message = {"code": "0ther", "where": "node-7"}
+        worker.message = Reply({"code": "0ther", "where": "node-7"})
         return worker
 
     backend.start = other
-    with claiming(store.folder) as claims, Dispatcher(backend, plan.question) as workers:
-        queue = CellQueue(store, claims, lambda *_: None)
+    with claiming(store.folder) as claims, Dispatcher(backend, code_version(CELL)) as workers:
+        queue = CellQueue(store, claims, plan.question, lambda *_: None)
         queue.add(cells(plan))
         with pytest.raises(FleetlabError, match="another version of fleetlab: node-7"):
             workers.run(queue)
@@ -150,7 +151,7 @@ def test_a_worker_of_another_fleetlab_is_refused(plan, store):
 
 def test_cells_with_the_same_jobs_go_to_one_worker_as_long_as_there_are_others(plan, store):
     with claiming(store.folder) as claims:
-        queue = CellQueue(store, claims, lambda *_: None)
+        queue = CellQueue(store, claims, plan.question, lambda *_: None)
         queue.add(cells(plan))
         seeds = [(queue.take("a").seed, queue.take("b").seed) for _ in range(10)]
     assert seeds == [(k, k + 1) for k in range(0, 10, 2) for _ in range(2)]
@@ -183,8 +184,8 @@ def test_what_another_sweep_is_at_is_waited_for_and_not_played_again(plan, store
             }
 
         found = {}
-        with claiming(store.folder) as claims, Dispatcher(FakeBackend(slowly), plan.question) as workers:
-            queue = CellQueue(store, claims, answers)
+        with claiming(store.folder) as claims, Dispatcher(FakeBackend(slowly), code_version(CELL)) as workers:
+            queue = CellQueue(store, claims, plan.question, answers)
             queue.add(every)
             workers.run(queue)
     assert theirs.key not in asked

@@ -28,6 +28,8 @@ order = ["fifo", "sjf", "our_order:mine"]
 OWN = "from fleetlab import order\n\n\n@order\ndef mine(s, job, now):\n    return -s.submit[job]\n"
 # Since Ray 2.59 every process needs the same token, from its start.
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 2, "RAY_USAGE_STATS_ENABLED": "0"}
+# Without clusters of more than one machine, Ray stays on the loopback address.
+TOKEN |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 # Two nodes of one core each on this machine, with small object stores; a word on stdin takes the second one away.
 NODES = """
 import sys

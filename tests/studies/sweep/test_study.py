@@ -1,5 +1,7 @@
 """A study file: every combination once, every mistake reported, and a key for everything that decides a result."""
 
+import sys
+
 import polars as pl
 import pytest
 
@@ -229,6 +231,47 @@ def test_a_changed_own_policy_changes_the_key(study, tmp_path, monkeypatch):
     before = keys(study(order="our_orders:mine"))
     (tmp_path / "our_orders.py").write_text(text.replace("return ", "return -"))
     assert set(before).isdisjoint(keys(study(order="our_orders:mine")))
+
+
+OWN = """
+import fleetlab
+import middle
+
+
+@fleetlab.order
+def mine(s, job, now):
+    return middle.sign() * s.submit[job]
+
+
+class Mine:
+    def decide(self, view):
+        return [start for job in view.waiting[: int(middle.sign())] if (start := view.try_start(job))]
+"""
+MIDDLE = """
+def sign():
+    from weights import SIGN
+
+    return SIGN
+"""
+
+
+@pytest.mark.parametrize("words", [{"order": "with_helper:mine"}, {"scheduler": "with_helper:Mine"}])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_changed_helper_in_another_module_changes_the_key(study, tmp_path, monkeypatch, words, again):
+    """Workers read modules as they are now, whether this process has imported them before or not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for sign in ("1.0", "20.0", "20.0"):
+        for name, text in (("with_helper", OWN), ("middle", MIDDLE), ("weights", f"SIGN = {sign}\n")):
+            (tmp_path / f"{name}.py").write_text(text)
+            if again:
+                sys.modules.pop(name, None)
+        found.append(keys(study(**words)))
+    for name in ("with_helper", "middle", "weights"):
+        sys.modules.pop(name, None)
+    assert set(found[0]).isdisjoint(found[1])
+    assert found[1] == found[2]
 
 
 def test_a_changed_estimate_changes_the_key(trace):

@@ -30,7 +30,7 @@ def test_a_difference_is_taken_within_each_seed():
     half = 4.302653 / math.sqrt(3)
     assert (row["difference"], row["baseline mean"], row["seeds"]) == (-2.0, 20.0, 3)
     assert (row["low"], row["high"]) == pytest.approx((-2 - half, -2 + half), rel=1e-5)
-    assert (row["baseline"], row["verdict"]) == ("order fifo", "not significant")
+    assert (row["baseline"], row["verdict"]) == ("order fifo", "not decided")
 
 
 def test_the_more_is_compared_the_wider_each_interval():
@@ -41,7 +41,8 @@ def test_the_more_is_compared_the_wider_each_interval():
 
 
 @pytest.mark.parametrize(
-    ("case", "verdict"), [([9.0, 19.1, 28.9], "lower"), ([11.0, 21.1, 31.0], "higher"), ([10.0, 20.0, 30.0], "same")]
+    ("case", "verdict"),
+    [([8.0, 18.1, 27.9], "better"), ([12.0, 22.1, 32.0], "worse"), ([10.0, 20.0, 30.0], "no difference")],
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(case, verdict):
     assert table(case, [10.0, 20.0, 30.0])["verdict"][0] == verdict
@@ -49,7 +50,7 @@ def test_a_verdict_needs_the_whole_interval_on_one_side(case, verdict):
 
 def test_a_difference_that_is_the_same_in_every_seed_has_no_interval():
     row = table([9.0, 19.0, 29.0], [10.0, 20.0, 30.0]).row(0, named=True)
-    assert (row["difference"], row["low"], row["verdict"]) == (-1.0, None, "unknown")
+    assert (row["difference"], row["low"], row["verdict"]) == (-1.0, None, "not decided")
 
 
 def test_a_seed_that_failed_in_one_case_counts_in_neither():

@@ -13,10 +13,9 @@ import fleetlab
 from fleetlab import Cluster, FleetlabError, SavedResult, Scenario, Workload, order
 from fleetlab.core import as_json
 from fleetlab.studies.tune import terms
-from fleetlab.studies.tune.journal import FILE, Journal
-from fleetlab.studies.tune.search import search
+from fleetlab.studies.tune.search import FILE, Journal, search
 from fleetlab.studies.tune.terms import BUILT_IN, WEIGHTED, Space, words_of
-from fleetlab.studies.tune.weeks import split
+from fleetlab.studies.tune.tune import split
 
 from .conftest import DAY, as_trace, bursts, line
 
@@ -54,13 +53,13 @@ def test_a_search_that_is_told_no_built_in_policy_finds_the_shortest_first_by_it
 
 
 def test_where_all_jobs_are_alike_nothing_is_better():
-    found = small(line(runtime=1.0), against=(), estimate="group")
+    found = small(line(runtime=1.0), against=())
     assert not found.better
     assert found.findings == (
         "no policy is better than the best baseline, fifo/best_fit: on held-out weeks the tuned one is the same",
         "in training no trial is better either",
     )
-    assert set(found.tables()["policies"]["tuned is"]) == {"", "same"}
+    assert set(found.tables()["policies"]["tuned is"]) == {"", "no difference"}
 
 
 def test_a_weighting_that_no_built_in_policy_has_is_found_and_holds():
@@ -165,7 +164,7 @@ def test_the_policy_file_plays_as_the_weights_do(mixed, where):
     params |= {"priority": 0.3, "uses share": True, "user share": 0.6, "placement": where}
     params |= {term.name: 0.1 + 0.2 * k for k, term in enumerate(terms.PLACEMENT)} if where == WEIGHTED else {}
     written = {}
-    exec(terms.text(params), written)
+    exec(terms.policy_text(params), written)
     own = {"order": written["order"], "placement": written.get("placement", where)}
     runs = [fleetlab.simulate(mixed.workload, mixed.cluster, **rules).jobs for rules in (own, words_of(params))]
     assert runs[0].equals(runs[1])
@@ -174,7 +173,7 @@ def test_the_policy_file_plays_as_the_weights_do(mixed, where):
 @pytest.mark.parametrize("term", [t for t in terms.ALL if t.low < 0], ids=lambda term: term.name)
 def test_the_policy_file_says_who_is_first_by_the_sign_of_a_weight(term):
     said = {
-        knob: terms.text({term.name: knob, "placement": WEIGHTED}).partition("  # ")[2].splitlines()[0]
+        knob: terms.policy_text({term.name: knob, "placement": WEIGHTED}).partition("  # ")[2].splitlines()[0]
         for knob in (0.5, -0.5)
     }
     assert said == {0.5: term.above, -0.5: term.below}

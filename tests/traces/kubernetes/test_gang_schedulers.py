@@ -8,12 +8,11 @@ import pytest
 from fleetlab import Cluster, Scenario, Workload, simulate
 from fleetlab.core import TraceError
 from fleetlab.core.catalog.reasons import ABOVE_GANG_QUEUE, NO_GANG_QUEUE
-from fleetlab.core.kai import GPU, Kai, Quota
-from fleetlab.core.schedulers import scheduler_of, scheduler_values
-from fleetlab.core.volcano import Plugin, Volcano
+from fleetlab.core.schedulers import read_scheduler, scheduler_of, scheduler_values
+from fleetlab.schedulers.kai.config import GPU, Kai, Quota
+from fleetlab.schedulers.kubernetes.reader.gang_schedulers import kai_queue as read_queue
+from fleetlab.schedulers.volcano.config import Plugin, Volcano
 from fleetlab.traces import read
-from fleetlab.traces.kubernetes.gang_schedulers import kai_queue as read_queue
-from fleetlab.traces.schedulers import read_scheduler
 
 VOLCANO = """
 apiVersion: scheduling.volcano.sh/v1beta1

@@ -3,8 +3,8 @@
 import pytest
 
 from fleetlab.core import TraceError
-from fleetlab.core.kubernetes import LATER_SCORES, Requirement, Selector, Shape
-from fleetlab.traces.kubernetes.scheduler_config import read_scheduler
+from fleetlab.schedulers.kubernetes.config import LATER_SCORES, Requirement, Selector, Shape
+from fleetlab.schedulers.kubernetes.reader.scheduler_config import read_scheduler
 
 pytest.importorskip("yaml")
 HEAD = "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, Trace, TraceError
-from fleetlab.traces.synthesize.laws import LAWS
+from fleetlab.traces.synthesize.joint_law import LAWS
 
 from .columns import TraceColumns
 from .demand import demand

@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace
-from fleetlab.traces.synthesize.joint_law import Bools, Floats, Ints
-from fleetlab.traces.synthesize.laws import A_DAY, CPU_ONLY, TYPES
+from fleetlab.traces.synthesize.joint_law import A_DAY, CPU_ONLY, TYPES, Bools, Floats, Ints
 
 USED = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory_mib"}
 

@@ -8,8 +8,20 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Trace
-from fleetlab.traces.synthesize.joint_law import Bools, Floats
-from fleetlab.traces.synthesize.laws import DAY, FULL, LAWS, PRINTED, REQUESTS, TABLE, TYPES, cores, curve, gpus
+from fleetlab.traces.synthesize.joint_law import (
+    DAY,
+    FULL,
+    LAWS,
+    PRINTED,
+    REQUESTS,
+    TABLE,
+    TYPES,
+    Bools,
+    Floats,
+    cores,
+    curve,
+    gpus,
+)
 from fleetlab.traces.synthesize.requests import READ, request_class
 
 from .columns import TraceColumns

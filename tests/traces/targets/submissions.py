@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fleetlab.traces.synthesize.arrivals import FIRST_WEEKDAY, HOURS
-from fleetlab.traces.synthesize.bins import summed
-from fleetlab.traces.synthesize.joint_law import Bools, Floats, Ints
-from fleetlab.traces.synthesize.laws import FULL, LAWS, PRINTED, curve
+from fleetlab.traces.synthesize.joint_law import FULL, LAWS, PRINTED, Bools, Floats, Ints, curve, summed
 
 from .columns import TraceColumns
 from .demand import STATUS, curves

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetlab.traces.synthesize.joint_law import Bools, Floats
-from fleetlab.traces.synthesize.laws import A_DAY, curve
+from fleetlab.traces.synthesize.joint_law import A_DAY, Bools, Floats, curve
 
 SOME = 50_000  # jobs below which what is held, bursts and predictions hang on a few groups
 MONTH = int(28 * A_DAY)  # jobs in four weeks: fewer days have no quartiles to speak of

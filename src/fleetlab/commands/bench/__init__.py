@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from fleetlab.commands.bench import measure, monitor, predict, results, serving, slices
-from fleetlab.commands.words import examples, open_desk, version
+from fleetlab.commands.bench import measure, predict, results
+from fleetlab.commands.options import add_commands, examples, version
 
 bench = App(
     name="bench",
@@ -14,5 +14,5 @@ bench = App(
     help_format="plaintext",
     version=version,
 )
-for room in (measure, serving, results, monitor, predict, slices):
-    open_desk(bench, room.desk)
+for group in (measure, results, predict):
+    add_commands(bench, group.app)

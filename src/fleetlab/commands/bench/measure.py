@@ -1,4 +1,4 @@
-"""Commands that measure: a suite of many cells, one workload alone, a stress test, and isolation."""
+"""Commands that measure: a suite, one workload, a stress test, isolation; a server and its load; samples of GPUs."""
 
 import sys
 from contextlib import ExitStack
@@ -7,13 +7,25 @@ from typing import Annotated
 
 from cyclopts import App
 
-from fleetlab.bench.options import AllOptions, IsolationOptions, StressOptions, SuiteOptions, WorkloadOptions
-from fleetlab.commands.words import FLAT, Json, examples, say_saved, talk
+from fleetlab import gpu
+from fleetlab.commands import screen
+from fleetlab.commands.options import FLAT, Json, examples, say_saved, talk
+from fleetlab.gpu import (
+    AllOptions,
+    IsolationOptions,
+    LoadOptions,
+    MonitorOptions,
+    ServeOptions,
+    StressOptions,
+    SuiteOptions,
+    WorkloadOptions,
+)
 
-desk = App()
+app = App()
+MONITOR = MonitorOptions()
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab bench suite pairs-mps --out pairs-mps --limit 500",
         "fleetlab bench suite mine.toml --out mine --blocks 5 --seed 1",
@@ -23,15 +35,11 @@ desk = App()
 )
 def suite(options: Annotated[SuiteOptions, FLAT], *, json: Json = False) -> None:
     """Measure a plan, cell by cell. Run the same command again to resume."""
-    from fleetlab._screen import show
-    from fleetlab.bench.results.suite import suite_result
-    from fleetlab.bench.run import run_suite
-
-    run_suite(options, progress=talk)
-    show(suite_result(options.out), json=json)
+    gpu.run_suite(options, progress=talk)
+    screen.show(gpu.suite_result(options.out), json=json)
 
 
-@desk.command(
+@app.command(
     name="all",
     help_epilogue=examples(
         "fleetlab bench all --out measured --minutes 30",
@@ -49,19 +57,17 @@ def all_modes(options: Annotated[AllOptions, FLAT], *, price: float | None = Non
     price
         Price of a GPU hour, in any currency, for the report.
     """
-    from fleetlab._screen import show
-    from fleetlab.bench import analysis
-    from fleetlab.bench.all_modes.run import run_all
     from fleetlab.commands.bench.results import write_analysis
+    from fleetlab.gpu.bench import analysis
 
-    run_all(options, progress=talk)
+    gpu.run_all(options, progress=talk)
     result = analysis.analyze(options.out, price=price)
     page = write_analysis(result, options.out / "analysis")
-    show(result, json=json, only=("modes", "stages", "kinds"))
+    screen.show(result, json=json, only=("modes", "stages", "kinds"))
     say_saved(page)
 
 
-@desk.command(
+@app.command(
     name="workload",
     help_epilogue=examples(
         "fleetlab bench workload resnet-train --epochs 5 --batch 128 --rate 0.1 --out trained",
@@ -77,17 +83,16 @@ def one_workload(options: Annotated[WorkloadOptions, FLAT], *, json: Json = Fals
     Training reports loss and accuracy by epoch, inference throughput and latency by batch size, a stressor its rate.
     The exit status is 3 if the loss is not a number.
     """
-    from fleetlab._screen import show
-    from fleetlab.devices.start import large_import
+    from fleetlab.gpu.devices.console import large_import
 
     with large_import():
-        from fleetlab.bench.single.result import single_result
-    result = single_result(options, progress=talk)
-    show(result, json=json)
-    sys.exit(result.report.status)
+        single_result = gpu.single_result
+    result, status = single_result(options, progress=talk)
+    screen.show(result, json=json)
+    sys.exit(status)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab bench stress resnet-infer --out stress",
         "fleetlab bench stress llm-decode --modes mps --up-to 16 --slo-ms 50 --out stress-llm",
@@ -98,17 +103,13 @@ def stress(options: Annotated[StressOptions, FLAT], *, json: Json = False) -> No
     """Raise the number of tenants until something breaks, and report what: memory, a process, latency, or the host."""
     from tempfile import TemporaryDirectory
 
-    from fleetlab._screen import show
-    from fleetlab.bench.stress.result import stress_result
-    from fleetlab.bench.stress.run import run_stress
-
     with ExitStack() as stack:
         out = options.out or Path(stack.enter_context(TemporaryDirectory()))
-        run_stress(options, out, progress=talk)
-        show(stress_result(out), json=json)
+        gpu.run_stress(options, out, progress=talk)
+        screen.show(gpu.stress_result(out), json=json)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab bench isolation --out isolation",
         "fleetlab bench isolation --modes time-slicing,mps --probes memory,faults --out isolation",
@@ -117,9 +118,80 @@ def stress(options: Annotated[StressOptions, FLAT], *, json: Json = False) -> No
 )
 def isolation(options: Annotated[IsolationOptions, FLAT], *, json: Json = False) -> None:
     """Measure what a tenant can do to its neighbors: memory, faults, performance, information. Run again to resume."""
-    from fleetlab._screen import show
-    from fleetlab.bench.isolation.result import isolation_result
-    from fleetlab.bench.isolation.run import run_isolation
+    gpu.run_isolation(options, progress=talk)
+    screen.show(gpu.isolation_result(options.out), json=json)
 
-    run_isolation(options, progress=talk)
-    show(isolation_result(options.out), json=json)
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab bench load http://127.0.0.1:8000 --rate 200 --seconds 30 --slo-ms 15 --out at-200",
+        "fleetlab bench load http://127.0.0.1:8000 --arrivals gamma:0.25 --rate 100",
+        "fleetlab bench load http://127.0.0.1:8000 --arrivals azure --rate 50",
+        "fleetlab bench load http://127.0.0.1:8000 --dataset azure-conv --rate 10 --goodput ttft:200,tpot:25",
+        "fleetlab bench load http://127.0.0.1:8000 --clients 16",
+        "fleetlab bench load http://127.0.0.1:8000 --slo-ms 15 --search 10:1000",
+    )
+)
+def load(options: Annotated[LoadOptions, FLAT], *, json: Json = False) -> None:
+    """Send load to a server on this machine; report latency from the scheduled time, throughput, refusals and failures.
+
+    The exit status is 3 if the generator was late, which makes the result invalid.
+    """
+    from fleetlab.gpu.serving.load.search import exit_status, run
+
+    result = run(options, times=_submissions(options.arrivals), progress=talk)
+    screen.show(gpu.load_result(result.to_json()), json=json)
+    sys.exit(exit_status(result))
+
+
+def _submissions(arrivals: str) -> tuple[float, ...] | None:
+    """Submission times of a trace; None for a distribution or a file, which the load generator reads itself."""
+    from fleetlab.core.data import open_trace
+    from fleetlab.core.words import SHIPPED
+
+    if not (Path(arrivals).is_dir() or arrivals.split(":")[0] in SHIPPED):
+        return None
+    return tuple(open_trace(arrivals).workload.frame["submit"].to_list())
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab bench serve resnet-infer --port 8000",
+        "fleetlab bench serve bert-infer --device cpu --tiny --port 0",
+        """curl -d '{"seed": 7}' http://127.0.0.1:8000/predict""",
+        "fleetlab bench serve llm-serve --batch 32",
+    )
+)
+def serve(options: Annotated[ServeOptions, FLAT]) -> None:
+    """Serve predictions over HTTP, with dynamic batching and a bounded queue, until SIGTERM or Ctrl-C."""
+    from fleetlab.gpu.serving.server.server import serve as serve_
+
+    serve_(options, progress=talk)
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab bench monitor",
+        "fleetlab bench monitor --every 0.2 --seconds 60 --out watched --quiet",
+        "fleetlab bench monitor --prometheus 9400 --dcgm-names both --quiet",
+        "fleetlab bench monitor --pack watched/samples.jsonl",
+    )
+)
+def monitor(
+    *, options: Annotated[MonitorOptions, FLAT] = MONITOR, pack: Path | None = None, json: Json = False
+) -> None:
+    """Sample GPUs: utilization, memory, temperature, power, energy, clocks, throttling, processes. Stop with Ctrl-C.
+
+    Parameters
+    ----------
+    pack
+        Convert the log of a killed run to Parquet, and do nothing else.
+    """
+    from fleetlab.gpu.monitor.run import monitor as sample
+
+    if pack is None:
+        run = sample(options, stream=None if options.quiet or json else sys.stdout, progress=talk)
+        result = gpu.monitor_result(run)
+    else:
+        result = gpu.pack_log(pack)
+    screen.show(result, json=json)

@@ -1,4 +1,4 @@
-"""Commands that predict from measurements: a speed profile for the simulator, and the mixes of a plan."""
+"""Commands that predict from measurements: a speed profile, the mixes of a plan, and speeds on MIG instances."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,17 +6,18 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, Seed, examples, listed, talk
+from fleetlab import gpu
+from fleetlab.commands import screen
+from fleetlab.commands.options import Json, Seed, examples, split, talk, version
 
-desk = App()
+app = App()
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab bench profile classes --classes --out mine.json",
         "fleetlab simulate builtin:2000 --sharing mps --speed mine.json",
         "fleetlab bench profile own classes --classes --keep mine --out mine.json",
-        "fleetlab bench profile pairs-ts pairs-mps solo --check",
     )
 )
 def profile(
@@ -27,11 +28,9 @@ def profile(
     workloads: str = "",
     classes: Annotated[bool, Parameter(negative=())] = False,
     keep: str = "",
-    check: Annotated[bool, Parameter(negative=())] = False,
-    seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Make a speed profile for the simulator from measurements, or check the accuracy of its model.
+    """Make a speed profile for the simulator from measurements.
 
     Parameters
     ----------
@@ -45,34 +44,20 @@ def profile(
         Group workloads as light, medium and heavy, by their GPU utilization when alone.
     keep
         With --classes: workloads that stay classes of their own, separated by commas, such as your own program.
-    check
-        Make no profile: predict each measurement from the others, and report the errors.
-    seed
-        Seed of the bootstrap intervals of --check.
     """
-    from fleetlab._screen import show
-    from fleetlab.bench import profile as room
-    from fleetlab.core.files import may_create
+    from fleetlab.gpu.bench import profile as speed_profile
 
-    may_create(out)
-    if check and (out or workloads or classes or keep):
-        msg = "--check makes no profile: omit --out, --workloads, --classes and --keep"
-        raise fleetlab.DeviceError(msg)
+    screen.may_create(out)
     if keep and not classes:
-        msg = "--keep has no effect without --classes: every workload is a class of its own"
-        raise fleetlab.DeviceError(msg)
-    if check:
-        talk("cross-validation over pairs and workloads: some seconds")
-        show(room.check(folders, seed=seed), json=json, most=200)
-        return
-    named = tuple(listed(workloads))
-    made = room.profile(folders, workloads=named, classes=classes, keep=tuple(listed(keep)))
+        raise fleetlab.DeviceError("--keep has no effect without --classes: every workload is a class of its own")
+    named = tuple(split(workloads))
+    result = speed_profile.profile(folders, workloads=named, classes=classes, keep=tuple(split(keep)))
     if out:
-        talk(f"saved: {made.save(out)}")
-    show(made, json=json)
+        talk(f"saved: {result.save(out)}")
+    screen.show(result, json=json)
 
 
-@desk.command(
+@app.command(
     name="predict",
     help_epilogue=examples(
         "fleetlab bench predict heldout measurements --out predictions.json",
@@ -92,21 +77,16 @@ def predict_mixes(plan: str, folders: list[Path], /, *, out: Path | None = None,
     out
         File for the predictions, as `fleetlab bench compare` takes it.
     """
-    from fleetlab._screen import show
-    from fleetlab.bench.profile.predictions import predict_plan
-    from fleetlab.bench.run import make_plan
-    from fleetlab.core.files import may_create
-
-    may_create(out)
+    screen.may_create(out)
     talk("fitting the model without each pair: some seconds")
-    made = predict_plan(make_plan(plan), folders)
+    predictions = gpu.predict_plan(gpu.make_plan(plan), folders)
     if out:
-        made.save(out)
+        predictions.save(out)
         talk(f"saved: {out}")
-    show(made, json=json, most=200)
+    screen.show(predictions, json=json, most=200)
 
 
-@desk.command(help_epilogue=examples("fleetlab bench compare predictions.json heldout"))
+@app.command(help_epilogue=examples("fleetlab bench compare predictions.json heldout"))
 def compare(predictions: Path, folders: list[Path], /, *, seed: Seed = 0, json: Json = False) -> None:
     """Compare predictions with the measurement: mean absolute error by mode and number of tenants, with intervals.
 
@@ -119,7 +99,73 @@ def compare(predictions: Path, folders: list[Path], /, *, seed: Seed = 0, json: 
     seed
         Seed of the bootstrap intervals.
     """
-    from fleetlab._screen import show
-    from fleetlab.bench.profile.predictions import compare_predictions
+    screen.show(gpu.compare_predictions(predictions, folders, seed=seed), json=json, most=200)
 
-    show(compare_predictions(predictions, folders, seed=seed), json=json, most=200)
+
+mig = App(
+    name="mig",
+    help="Speeds on MIG instances: predict them, and compare predictions with measurements.",
+    help_epilogue=examples(
+        "fleetlab bench mig solo pairs-ts sm-curve --model A100-80",
+        "fleetlab bench mig plan",
+        "fleetlab bench mig check mig",
+    ),
+    help_format="plaintext",
+    version=version,
+)
+app.command(mig)
+
+
+@mig.default
+def predict(folders: list[Path], /, *, model: str | None = None, json: Json = False) -> None:
+    """Predict the speed of workloads on each MIG slice of a GPU, from runs on fewer SMs. Nothing is measured on MIG.
+
+    Parameters
+    ----------
+    folders
+        Folders of `fleetlab bench suite --out` on one GPU; one must be of the plan sm-curve.
+    model
+        A GPU model such as A30, A100-40 or H200 (default: the measured GPU).
+    """
+    screen.show(gpu.predict_slices(folders, model=model), json=json)
+
+
+@mig.command(
+    help_epilogue=examples("fleetlab bench mig check mig", "fleetlab bench mig check mig --curves h200 --json")
+)
+def check(folders: list[Path], /, *, curves: list[Path] | None = None, json: Json = False) -> None:
+    """Compare speeds measured on MIG instances with predictions: errors by profile and workload, inside limits or not.
+
+    Parameters
+    ----------
+    folders
+        Folders of `fleetlab bench suite mig --out` on one GPU.
+    curves
+        Folders with runs on fewer SMs from which to predict, of this or of another GPU model (default: the same
+        folders).
+    """
+    screen.show(gpu.check_slices(folders, curves=tuple(curves or ())), json=json, most=200)
+
+
+@mig.command(help_epilogue=examples("fleetlab bench mig plan", "fleetlab bench mig plan --model H200"))
+def plan(*, model: str | None = None) -> None:
+    """Print the command that measures every MIG profile of a GPU and compares it with the predictions; changes nothing.
+
+    Parameters
+    ----------
+    model
+        A GPU model such as A30, A100-40 or H200 (default: the GPU of this machine; without one, an A100-40).
+    """
+    from fleetlab.gpu.bench.plans import WITHOUT_GPU, has_gpu
+    from fleetlab.gpu.bench.profile.mig import MEASURE
+    from fleetlab.gpu.bench.workers.pool import LEAD
+
+    suite = gpu.mig_plan(model=model)
+    stages = [stage[0].mode for stage in suite.stages()]
+    minutes = len(suite.cells) * (LEAD + suite.settle + suite.window + 0.3) / 60 + 0.75 * len(stages)
+    print(MEASURE)
+    if model is None and not has_gpu():
+        print("\n" + screen.prose(f"There is no GPU here: the layouts below are those of an {WITHOUT_GPU}."))
+    size = f"{len(suite.cells)} cells in {len(stages)} stages, about {minutes:.0f} minutes: {', '.join(stages)}"
+    print("\n" + screen.prose(size))
+    print(screen.prose("The GPU must be idle and without instances; its MIG mode is restored after each layout."))

@@ -6,16 +6,18 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, examples, say_saved, talk
+from fleetlab import gpu
+from fleetlab.commands import screen
+from fleetlab.commands.options import Json, examples, say_saved, talk
 
-desk = App()
+app = App()
 
 Table = Literal[
     "alone", "progress", "mixes", "latency", "serving", "llm", "notebook", "costs", "runs", "checks", "failures"
 ]
 
 
-@desk.command(
+@app.command(
     name="show",
     help_epilogue=examples(
         "fleetlab bench show pairs",
@@ -44,15 +46,11 @@ def show_measured(
     table
         Show only this table; may be repeated.
     """
-    from fleetlab._screen import show
-    from fleetlab.bench.results.suite import suite_result
-    from fleetlab.serving.load.result import saved_load
-
-    result = saved_load(folder) or suite_result(folder, price=price)
-    show(result, json=json, only=table)
+    result = gpu.saved_load(folder) or gpu.suite_result(folder, price=price)
+    screen.show(result, json=json, only=table)
 
 
-@desk.command(
+@app.command(
     help_epilogue=examples(
         "fleetlab bench analyze pairs",
         "fleetlab bench analyze measurements --price 3.5 --out report",
@@ -84,14 +82,12 @@ def analyze(
     slo_ms
         Limit of that tail latency in milliseconds, instead of --slo-factor.
     """
-    from fleetlab._screen import show
-    from fleetlab.bench import analysis
-    from fleetlab.core.files import may_create
+    from fleetlab.gpu.bench import analysis
 
-    may_create(out, folder=True)
+    screen.may_create(out, folder=True)
     result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
     page = write_analysis(result, out) if out else None
-    show(result, json=json, only=("kinds", "advice"))
+    screen.show(result, json=json, only=("kinds", "advice"))
     if page:
         say_saved(page)
     elif not json:
@@ -101,17 +97,16 @@ def analyze(
 def write_analysis(result: "fleetlab.Result", out: Path) -> Path:
     """Write page, figures, tables and JSON to a folder; return the page."""
     from fleetlab.core import as_json
-    from fleetlab.core.files import atomic_write
 
     page = fleetlab.report(result, out / "analysis.html", svg=out / "figures")
-    atomic_write(out / "analysis.json", as_json(result).encode())
+    screen.atomic_write(out / "analysis.json", as_json(result).encode())
     (out / "tables").mkdir(exist_ok=True)
     for name, frame in result.tables().items():
-        atomic_write(out / "tables" / f"{name}.csv", frame.write_csv().encode())
+        screen.atomic_write(out / "tables" / f"{name}.csv", frame.write_csv().encode())
     return page
 
 
-@desk.command(
+@app.command(
     name="advise",
     help_epilogue=examples(
         'fleetlab bench advise measured --mix "train, serve" --goal p99',
@@ -160,14 +155,10 @@ def advise_on(
     out
         File for the page.
     """
-    from fleetlab._screen import show
-    from fleetlab.bench.advise import AdviceWords, advise
-    from fleetlab.core.files import may_create
-
-    may_create(out)
-    words: AdviceWords = {"price": price, "margin": margin, "goodput": goodput}
-    words |= {"speed": speed, "speed_classes": speed_classes}
-    result = advise(folder, mix=mix, goal=goal, **words)
-    show(result, json=json)
+    screen.may_create(out)
+    options: gpu.AdviceOptions = {"price": price, "margin": margin, "goodput": goodput}
+    options |= {"speed": speed, "speed_classes": speed_classes}
+    result = gpu.advise(folder, mix=mix, goal=goal, **options)
+    screen.show(result, json=json)
     if out:
         say_saved(fleetlab.report(result, out))

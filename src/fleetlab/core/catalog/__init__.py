@@ -4,7 +4,7 @@ Engine constants, help, menus, tables of the guides and validation of input deri
 """
 
 from fleetlab.core.catalog.catalog import Catalog
-from fleetlab.core.catalog.metrics import METRICS, Metric
+from fleetlab.core.catalog.columns import GPU_AMOUNTS, METRICS, NODE_AMOUNTS, REQUESTS, RESOURCES, Metric, Resource
 from fleetlab.core.catalog.policies import (
     BACKFILLS,
     ESTIMATES,
@@ -24,35 +24,10 @@ from fleetlab.core.catalog.policies import (
     SpeedProfile,
 )
 from fleetlab.core.catalog.reasons import HOLDERS, REASONS, Holder, WaitReason
-from fleetlab.core.catalog.resources import GPU_AMOUNTS, NODE_AMOUNTS, REQUESTS, RESOURCES, Resource
 
 __all__ = [
-    "BACKFILLS",
-    "ESTIMATES",
-    "GPU_AMOUNTS",
-    "HOLDERS",
-    "METRICS",
-    "NODE_AMOUNTS",
-    "ORDERS",
-    "PLACEMENTS",
-    "PREEMPTS",
-    "QUEUE_RULES",
-    "REASONS",
-    "REQUESTS",
-    "RESOURCES",
-    "SHARES",
-    "SHARINGS",
-    "SPEEDS",
-    "BackfillRule",
-    "Catalog",
-    "EstimateRule",
-    "Holder",
-    "Metric",
-    "OrderRule",
-    "PlacementRule",
-    "QueueRule",
-    "Resource",
-    "SharingMode",
-    "SpeedProfile",
-    "WaitReason",
-]
+    "BACKFILLS", "ESTIMATES", "GPU_AMOUNTS", "HOLDERS", "METRICS", "NODE_AMOUNTS", "ORDERS", "PLACEMENTS", "PREEMPTS",
+    "QUEUE_RULES", "REASONS", "REQUESTS", "RESOURCES", "SHARES", "SHARINGS", "SPEEDS", "BackfillRule", "Catalog",
+    "EstimateRule", "Holder", "Metric", "OrderRule", "PlacementRule", "QueueRule", "Resource", "SharingMode",
+    "SpeedProfile", "WaitReason",
+]  # fmt: skip

@@ -1,128 +1,68 @@
-"""What each column means: of jobs, nodes and the other tables of a trace, and of schedules."""
+"""Resources, with their columns of workloads and clusters; and metrics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from fleetlab.core.catalog.catalog import Catalog
-from fleetlab.core.catalog.reasons import REASONS
-from fleetlab.core.catalog.resources import RESOURCES
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table."""
+class Resource:
+    """One resource: its columns in a workload (per instance) and in a cluster (per node), and its unit."""
+
+    name: str
+    title: str
+    meaning: str
+    unit: str
+    scale: int  # of the columns: so many make one unit
+    request: str  # column of a workload
+    capacity: str  # column of a cluster
+    divisible: bool = True  # a plain amount per node, of which instances take some; GPUs and their memory are not
+
+
+RESOURCES = Catalog(
+    "resource",
+    (
+        Resource("cpu", "CPU", "CPU cores", "cores", 1000, "cpu_milli", "cpu_milli"),
+        Resource("memory", "memory", "main memory", "GiB", 1024, "memory_mib", "memory_mib"),
+        Resource("gpu", "GPU", "GPUs; below 1000 milli a fraction of one", "GPUs", 1000, "gpu_milli", "gpus",
+                 divisible=False),
+        Resource("gpu_memory", "GPU memory", "memory of each GPU", "GiB", 1024, "gpu_memory_mib", "gpu_memory_mib",
+                 divisible=False),
+        Resource("rdma", "RDMA", "RDMA network cards", "cards", 1000, "rdma_milli", "rdma_milli"),
+        Resource("disk", "disk", "local disk", "GiB", 1024, "disk_mib", "disk_mib"),
+    ),
+)  # fmt: skip
+REQUESTS = tuple(r.request for r in RESOURCES)
+NODE_AMOUNTS = tuple(r.capacity for r in RESOURCES if r.divisible)  # the same columns in workload and cluster
+GPU_AMOUNTS = tuple(r.capacity for r in RESOURCES if not r.divisible)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: its unit, the lowest possible value, and whether lower is better."""
 
     name: str
     meaning: str
     unit: str = ""
+    column: str = ""  # of the table of jobs, where it has one value per job
+    least: float = 0.0
+    lower_is_better: bool = True
 
 
-def _columns(kind: str, *columns: tuple[str, ...]) -> Catalog[Column]:
-    return Catalog(f"column of {kind}", tuple(Column(*column) for column in columns))
-
-
-def _amount(meaning: str, unit: str, scale: int) -> tuple[str, str]:
-    return meaning, unit if scale == 1 else f"1/{scale:,} {unit}"
-
-
-def _capacities(*, divisible: bool) -> list[tuple[str, str, str]]:
-    """Return what a node has: GPUs are counted, the rest are amounts."""
-    found = [r for r in RESOURCES if r.divisible == divisible]
-    counted = ("gpus", "number of GPUs", "")
-    return [counted if r.capacity == "gpus" else (r.capacity, *_amount(r.meaning, r.unit, r.scale)) for r in found]
-
-
-JOBS = _columns(
-    "jobs",
-    ("job", "number of the job: its row, in the order of submission"),
-    ("parent", "number shared by jobs that the log groups; without groups, each job's own"),
-    ("user", "who submitted it"),
-    ("group", "what the log groups jobs of a user by: account, job name, project"),
-    ("app", "which program or service it is"),
-    ("submit", "submission, from the first one of the trace on", "s"),
-    ("eligible", "earliest start that begin times and holds allow; null: at once", "s"),
-    ("runtime", "how long it runs on GPUs of its own; null: unknown", "s"),
-    ("runtime_at_least", "how long a job of unknown runtime was seen to run", "s"),
-    ("instances", "identical pieces, which start together"),
-    *((r.request, *_amount(f"request of each instance: {r.meaning}", r.unit, r.scale)) for r in RESOURCES),
-    ("gpu_types", "GPU types that it may use; empty: any"),
-    ("partitions", "partitions that it may use; empty: any"),
-    ("constraint", "features that its nodes must have: names with &, | and parentheses"),
-    ("reservation", "advance reservation that it runs in"),
-    ("max_per_node", "most instances of its app on one node; 0: no limit"),
-    ("distinct_nodes", "whether each instance needs a node of its own"),
-    ("exclusive", "whether it takes whole nodes"),
-    ("requeue", "whether it runs again after a failed node or a preemption; null: as the scheduler decides"),
-    ("queue", "queue or account that it is charged to"),
-    ("qos", "quality of service"),
-    ("priority", "priority: higher goes first"),
-    ("nice", "what the user takes off its priority"),
-    ("limit", "walltime limit; null: none", "s"),
-    ("depends_on", "jobs that it waits for"),
-    ("dependency", "for each of those, what it waits for: after, afterany, afterok, afternotok"),
-    ("gang", "number shared by jobs that start together"),
-    ("array", "number shared by the jobs of an array"),
-    ("array_limit", "most jobs of the array that run at once; 0: no limit"),
-    ("status", "how it ended in the log: completed, failed, cancelled, running, waiting"),
-    ("start", "start that the log recorded", "s"),
-    ("end", "end that the log recorded", "s"),
-    ("initial", "whether it was there when the log began"),
-)
-NODES = _columns(
-    "nodes",
-    ("node", "its name, which no other node has"),
-    ("pool", "what nodes alike are called"),
-    ("gpu_type", "type of its GPUs"),
-    *_capacities(divisible=False),
-    *_capacities(divisible=True),
-    ("partitions", "partitions that it is in"),
-    ("features", "features that a constraint may ask for"),
-    ("weight", "Slurm takes nodes of a low weight first"),
-)  # fmt: skip
-INSTANCES = _columns(
-    "instances",
-    ("job", "number of the job"),
-    ("worker", "number of the instance in this trace: joins the table `usage`"),
-    ("node", "where the log saw it run"),
-    ("status", "how it ended in the log"),
-    ("start", "start that the log recorded", "s"),
-    ("end", "end that the log recorded", "s"),
-)
-REJECTS = _columns(
-    "rejects",
-    ("table", "which table of the log"),
-    ("file", "file of the row"),
-    ("line", "line in that file"),
-    ("reason", "why the row cannot be kept"),
-)
-COUNTS = _columns(
-    "counts",
-    ("table", "which table of the log"),
-    ("rows", "rows that were read"),
-    ("kept", "rows that became jobs, instances or nodes"),
-    ("rejected", "rows in `rejects`: kept and rejected sum to rows"),
-)
-SCHEDULE = _columns(
-    "a schedule",
-    ("job", "number of the job"),
-    ("name", "the log's own id of the job"),
-    *((c, JOBS[c].meaning, JOBS[c].unit) for c in (
-        "submit", "runtime", "instances", "gpu_milli", "gpu_types", "partitions", "user", "group", "app", "queue",
-        "initial",
-    )),
-    ("start", "simulated start; null: it did not start", "s"),
-    ("end", "simulated end; null: it did not end", "s"),
-    ("wait", "all its waiting, also after a preemption", "s"),
-    ("jct", "job completion time: submission to end", "s"),
-    ("slowdown", "jct over runtime; null where runtime is 0"),
-    ("bounded_slowdown", "the same with a runtime of at least 10 s, at least 1"),
-    ("preemptions", "how often it was preempted"),
-    ("failures", "how often it lost a node"),
-    ("lost", "runtime lost to failures, or spent on checkpoints and restarts", "s"),
-    ("status", "done, running, waiting, or cut short: ended for good by a preemption, a failed node or a limit"),
-    *((f"wait_{r.name}", f"waiting because {r.meaning}", "s") for r in REASONS),
-    ("nodes", "nodes that it ran on (at last)"),
-    ("gpus", "GPUs of each of them that it ran on: a bit for each, 1 for the first"),
-    ("left_out", "why it was not simulated; null: it was"),
+METRICS = Catalog(
+    "metric",
+    (
+        Metric("wait", "time from submission to start, and in the queue after a preemption", "s", "wait"),
+        Metric("JCT", "job completion time: submission to end", "s", "jct"),
+        Metric("slowdown", "JCT over runtime", "", "slowdown", 1.0),
+        Metric("bounded slowdown", "JCT over runtime, with a runtime of at least 10 s", "", "bounded_slowdown", 1.0),
+        Metric("GPU allocation", "GPU time allocated to jobs, of the GPU time of nodes that are up", "%",
+               lower_is_better=False),
+        Metric("fairness", "Jain's index over users of their mean bounded slowdown", "", lower_is_better=False),
+        Metric("wasted GPU time", "GPU time lost to failures, checkpoints and restarts", "GPU-h"),
+        Metric("energy", "energy by the power model of the prices", "kWh"),
+        Metric("cost", "cost by the prices; 1 per GPU-hour where no price is given", "GPU-h or currency"),
+    ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fleetlab.core.catalog.catalog import Catalog
 
 FGD = "Weng et al., ATC 2023"
+TANG = "Tang, Lan, Desai and Buettner, CLUSTER 2009"
 GROSOF = "Grosof, Harchol-Balter and Scheller-Wolf, 2022"
 
 
@@ -19,6 +20,7 @@ class OrderRule:
     citation: str = ""
     needs_estimate: bool = False
     dynamic: bool = False  # its keys change while a job waits or runs
+    timed: bool = False  # they do, but depend on the job itself and the time alone
     preemptive: bool = False  # it preempts by itself
     chooses_set: bool = False  # it chooses a set of jobs that fills the cluster, not one job after the other
 
@@ -109,6 +111,10 @@ ORDERS = Catalog(
                   GROSOF, dynamic=True, preemptive=True, chooses_set=True),
         OrderRule("server_filling_srpt", "the same, by remaining GPU time instead of arrival; preempts", GROSOF,
                   needs_estimate=True, dynamic=True, preemptive=True, chooses_set=True),
+        OrderRule("wfp3", "most (wait / estimated runtime)³ × size first, the default score of Cobalt", TANG,
+                  needs_estimate=True, dynamic=True, timed=True),
+        OrderRule("unicef", "most wait / (log2(size) × estimated runtime) first: small and short jobs soon", TANG,
+                  needs_estimate=True, dynamic=True, timed=True),
     ),
 )  # fmt: skip
 
@@ -181,11 +187,11 @@ SHARES = {
 QUEUE_RULES = Catalog(
     "queue rule",
     (
-        QueueRule("kueue", "guaranteed quota first, then borrowed; reclaim and preemption as the queues say",
+        QueueRule("quotas", "guaranteed quota first, then borrowed; reclaim and preemption as the queues say",
                   "Kueue documentation, Concepts: Cluster Queue, Cohort, Preemption (classic)"),
         QueueRule("philly", "any idle GPU may be borrowed; above 90 % of the GPUs, quotas are enforced by preemption",
                   "Jeon et al., ATC 2019", reclaim="any", share="guaranteed", idle=True, busy=0.9),
-        QueueRule("slurm", "limits of accounts, users and QOS; jobs at a limit are passed over, none is reclaimed",
+        QueueRule("limits", "limits of accounts, users and QOS; jobs at a limit are passed over, none is reclaimed",
                   "Slurm documentation, Resource Limits", guaranteed_first=False),
     ),
 )  # fmt: skip

@@ -77,7 +77,7 @@ REASONS = Catalog(
                    "Priority"),
         WaitReason("head_of_line", "it fits now, but a job ahead of it does not, and none may pass", "rule",
                    "Priority"),
-        WaitReason("scheduler", "it fits now, but the scheduler has not looked at it yet", "rule", "None"),
+        WaitReason("scheduler", "it fits now, but the scheduler has not started it yet", "rule", "None"),
         WaitReason("start_up", "its GPUs are allocated, and it starts up (images, containers)", "rule",
                    "None"),
         # Appended, because saved results know reasons by their place: `limit` and `partition_down` are asked after
@@ -89,6 +89,18 @@ REASONS = Catalog(
         WaitReason("advance_reservation", "it would fit, but an advance reservation keeps the nodes", "rule",
                    "Reservation"),
         WaitReason("completing", "it would fit, but an epilog still runs on the nodes", "rule", "Resources"),
+        *(
+            WaitReason(name, f"it may fit, but backfill skips it: {why}", "rule", "Priority")
+            for name, why in (
+                ("bf_max_job_user", "so many jobs of its user are ahead of it"),
+                ("bf_max_job_part", "so many jobs of its partition are ahead of it"),
+                ("bf_max_job_user_part", "so many jobs of its user in this partition are ahead of it"),
+                ("bf_max_job_assoc", "so many jobs of its user in this account are ahead of it"),
+                ("bf_max_job_array_resv", "so many tasks of its array are ahead of it"),
+                ("bf_max_job_test", "a cycle looks at so many jobs, all ahead of it"),
+                ("bf_max_job_start", "a cycle has started so many jobs"),
+            )
+        ),
     ),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ import polars as pl
 from fleetlab.core import Figure
 from fleetlab.core.durations import number
 from fleetlab.describe import published
-from fleetlab.describe.ecdf import Bools, ecdf
+from fleetlab.describe.curves import Bools, ecdf
 from fleetlab.describe.section import Section
 from fleetlab.describe.trace_view import HOUR, WHOLE, TraceView
 from fleetlab.stats import (
@@ -76,8 +76,8 @@ def _hourly(view: TraceView, came: Bools) -> tuple[Ints, dict[str, Floats], Floa
     }
     hours = first + np.arange(count)
     inside = _inside(hours, view.local[came])
-    kept = _kept(inside)
-    return hours[kept], {name: values[kept] for name, values in sums.items()}, inside[kept]
+    covered = _whole_hours(inside)
+    return hours[covered], {name: values[covered] for name, values in sums.items()}, inside[covered]
 
 
 def _inside(hours: Ints, local: Floats) -> Floats:
@@ -87,7 +87,7 @@ def _inside(hours: Ints, local: Floats) -> Floats:
     return np.where(part >= WHOLE_HOUR, 1.0, part)
 
 
-def _kept(inside: Floats) -> slice:
+def _whole_hours(inside: Floats) -> slice:
     """Without a first or last hour of which the trace has but a part, if it has others."""
     late, early = inside[0] < 1, inside[-1] < 1
     return slice(int(late), len(inside) - int(early)) if len(inside) > 2 + late + early else slice(None)
@@ -240,9 +240,9 @@ def _bursts(section: Section, view: TraceView, submit: Floats) -> None:
     counts = [_burst_row("index of dispersion of counts", w, _dispersion(view, submit, w)) for w in windows]
     rows = [_burst_row("CV² of inter-arrival times", None, squared), *counts]
     section.tables["burstiness"] = pl.DataFrame(rows, infer_schema_length=None)
-    made = ecdf("inter-arrival times", gaps, blocks=view.blocks_at(submit[:-1]))
+    curve = ecdf("inter-arrival times", gaps, blocks=view.blocks_at(submit[:-1]))
     section.distributions(
-        "inter-arrival time", [made] if made else [], title="Inter-arrival times", unit="s", y="share, %"
+        "inter-arrival time", [curve] if curve else [], title="Inter-arrival times", unit="s", y="share, %"
     )
     section.say("CV² of inter-arrival times", squared)
     how = (

@@ -7,14 +7,13 @@ import polars as pl
 
 from fleetlab.core.durations import number
 from fleetlab.describe import published
-from fleetlab.describe.ecdf import Ecdf, ecdf, share
+from fleetlab.describe.curves import Ecdf, ecdf, share
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.users import users
-from fleetlab.describe.trace_view import WHOLE, TraceView
-from fleetlab.describe.usage import AMOUNTS, used_by_row
+from fleetlab.describe.trace_view import AMOUNTS, WHOLE, TraceView, used_by_row
 from fleetlab.stats import Floats, Ints
 
-COMMON = 10  # shares of a GPU in a table, the most asked for
+COMMON = 10  # shares of a GPU in a table, the most requested
 KINDS = ("0", "(0,1)", "1", "2", "4", "8")  # of GPUs per instance, as the FGD paper cuts it
 OTHER = "other"
 GPU_MEMORY = {"gpu_memory_mib": "mean over the run", "max_gpu_memory_mib": "peak"}
@@ -113,12 +112,12 @@ def _used(view: TraceView, rows: pl.DataFrame, column: str, one: float) -> list[
     values = (rows[column] / one).fill_null(np.nan).to_numpy()
     requested, weights = rows[f"asked_{column}"].to_numpy(), rows["weight"].to_numpy()
     blocks = view.blocks_at(rows["submit"].to_numpy())
-    made = ecdf("used", values, weights=weights, where=requested > 0, blocks=blocks)
-    return [made] if made is not None else []
+    curve = ecdf("used", values, weights=weights, where=requested > 0, blocks=blocks)
+    return [curve] if curve is not None else []
 
 
 def _over_use(view: TraceView, section: Section) -> None:
-    """Used over requested, and how many use more than they asked for."""
+    """Used over requested, and how many use more than they requested."""
     used = view.used
     if used is None:
         return
@@ -152,16 +151,16 @@ def _gpu_memory(view: TraceView, section: Section) -> None:
     """GPU memory that workers used: lifetime means and peaks."""
     usage = view.trace.usage
     there = set(usage.collect_schema().names()) if usage is not None else set()
-    wanted = {column: name for column, name in GPU_MEMORY.items() if column in there}
-    if usage is None or not wanted or "job" not in there:
+    columns = {column: name for column, name in GPU_MEMORY.items() if column in there}
+    if usage is None or not columns or "job" not in there:
         section.absent("GPU memory used", "the trace has no usage of it")
         return
-    rows = usage.select("job", *wanted).collect().join(view.frame.select("job", "submit"), on="job")
+    rows = usage.select("job", *columns).collect().join(view.frame.select("job", "submit"), on="job")
     blocks, curves = view.blocks_at(rows["submit"].to_numpy()), []
-    for column, name in wanted.items():
+    for column, name in columns.items():
         values = rows[column].cast(pl.Float64).fill_null(np.nan).to_numpy() / GIB
-        made = ecdf(name, values, blocks=blocks)
-        curves += [made] if made is not None else []
+        curve = ecdf(name, values, blocks=blocks)
+        curves += [curve] if curve is not None else []
     section.distributions(
         "GPU memory used", curves, title="GPU memory that a worker used", unit="GiB", of="what",
         x="GPU memory of a worker, GiB", y="share of workers, %",
@@ -254,9 +253,9 @@ def _locality(view: TraceView, section: Section, placements: pl.LazyFrame) -> li
 
 
 def _draw_nodes(view: TraceView, section: Section, job: Ints, nodes: Floats) -> None:
-    made = ecdf("gangs", nodes, blocks=view.blocks.part(job))
-    if made is not None:
+    curve = ecdf("gangs", nodes, blocks=view.blocks.part(job))
+    if curve is not None:
         section.distributions(
-            "nodes of a gang", [made], title="Nodes on which a gang runs", unit="", x="nodes of a gang",
+            "nodes of a gang", [curve], title="Nodes on which a gang runs", unit="", x="nodes of a gang",
             y="share of gangs, %",
         )  # fmt: skip

@@ -7,9 +7,8 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.core.durations import duration, number
-from fleetlab.describe.ecdf import Bools, share
+from fleetlab.describe.curves import Bools, Survival, kaplan_meier, share
 from fleetlab.describe.section import Section
-from fleetlab.describe.survival import Survival, kaplan_meier
 from fleetlab.describe.trace_view import OPEN, TraceView
 from fleetlab.stats import Floats
 
@@ -62,7 +61,7 @@ def _by(
     where: Bools | None = None,
     weights: Floats | None = None,
 ) -> None:
-    """One curve a class; a class of one alone tells nothing that is not told already."""
+    """One curve a class; a class of all jobs repeats the curve of all."""
     if by in ("request", "type") and not view.gpu.any():
         if what == "runtime":
             section.absent(f"runtimes and waits by {NAMES[by]}", "no job requests a GPU")
@@ -92,8 +91,8 @@ def _still_running(view: TraceView, section: Section) -> None:
     if unseen := int((running & ~np.isfinite(start)).sum()):
         section.absent(f"ages of {unseen:,} running jobs", "their start is not in the log: left out of Kaplan–Meier")
     running &= np.isfinite(start)
-    known = np.isfinite(view.runtime) & np.isfinite(start)
-    if not running.any() or not known.any():
+    measured = np.isfinite(view.runtime) & np.isfinite(start)
+    if not running.any() or not measured.any():
         return
     if view.open_logs > OPEN:
         section.absent(
@@ -101,7 +100,7 @@ def _still_running(view: TraceView, section: Section) -> None:
             f"{100 * view.open_logs:.0f} % of them would have run longer than any ended job: their end was likely not "
             "logged, and the curve that includes them is a bound",
         )
-    estimates = survival(view, running, known)
+    estimates = survival(view, running, measured)
     alone, last = estimates
     middle = last.quantile(0.5)
     alt = f"including {last.censored:,} running jobs, the median runtime is {or_later(middle[0])}"
@@ -118,12 +117,12 @@ def _still_running(view: TraceView, section: Section) -> None:
     )
 
 
-def survival(view: TraceView, running: Bools, known: Bools, where: Bools | None = None) -> list[Survival]:
+def survival(view: TraceView, running: Bools, measured: Bools, where: Bools | None = None) -> list[Survival]:
     """The estimate without and with those that still run."""
-    start, asked = view.floats("start"), np.ones(len(running), dtype=bool) if where is None else where
-    time = np.where(known, view.runtime, np.maximum(view.end - start, 0.0))
-    alone, both = known & asked, (known | running) & asked
-    return [kaplan_meier(ENDED, time[alone], known[alone]), kaplan_meier(STILL, time[both], known[both])]
+    start, chosen = view.floats("start"), np.ones(len(running), dtype=bool) if where is None else where
+    time = np.where(measured, view.runtime, np.maximum(view.end - start, 0.0))
+    alone, both = measured & chosen, (measured | running) & chosen
+    return [kaplan_meier(ENDED, time[alone], measured[alone]), kaplan_meier(STILL, time[both], measured[both])]
 
 
 def draw_survival(section: Section, name: str, title: str, estimates: list[Survival], of: str, alt: str) -> None:

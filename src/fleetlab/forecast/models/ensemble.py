@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fleetlab.forecast.panel import Floats
+from fleetlab.forecast.demand import Floats
 
 ROUNDS = 300
 UNKNOWN = 1e300  # the error of a model of which none is known
@@ -21,21 +21,21 @@ def together(
     `learnt` are mean squares [models, series] where the first fits knew the answers: they weigh in the first split, as
     nothing else is known there. Weights are [models, series].
     """
-    names, found = list(forecasts), []
+    names, combined = list(forecasts), []
     weights = by_error(learnt)
     for k in range(len(came)):
         if k:
             members = np.stack([np.concatenate(forecasts[name][:k]) for name in names])
             weights = weigh(members, np.concatenate(list(came[:k])))
-        found.append(np.einsum("mohs,ms->ohs", np.stack([forecasts[name][k] for name in names]), weights))
-    return found, weights
+        combined.append(np.einsum("mohs,ms->ohs", np.stack([forecasts[name][k] for name in names]), weights))
+    return combined, weights
 
 
 def by_error(squares: Floats) -> Floats:
     """Weights [models, series] that fall with the square of mean squares: one twice as far off counts a sixteenth."""
-    known = np.where(np.isfinite(squares), squares, UNKNOWN)
-    best = np.min(known, axis=0)
-    share = np.where(known <= best, 1.0, (best / np.where(known > 0, known, 1.0)) ** 2)
+    errors = np.where(np.isfinite(squares), squares, UNKNOWN)
+    best = np.min(errors, axis=0)
+    share = np.where(errors <= best, 1.0, (best / np.where(errors > 0, errors, 1.0)) ** 2)
     return np.asarray(share / share.sum(axis=0))
 
 
@@ -45,12 +45,12 @@ def weigh(members: Floats, came: Floats) -> Floats:
     By Frank and Wolfe's steps on the products of misses, which a handful of models makes small.
     """
     models, series = members.shape[0], members.shape[3]
-    found, squares = np.empty((models, series)), np.empty((models, series))
+    weights, squares = np.empty((models, series)), np.empty((models, series))
     for k in range(series):
         missed = (members[..., k] - came[..., k]).reshape(models, -1)
         products = missed @ missed.T
-        found[:, k], squares[:, k] = _least(products), np.diag(products)
-    return (1 - SHY) * found + SHY * by_error(squares)
+        weights[:, k], squares[:, k] = _least(products), np.diag(products)
+    return (1 - SHY) * weights + SHY * by_error(squares)
 
 
 def _least(products: Floats) -> Floats:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from fleetlab.forecast.models.lags import aims, calendar, flows, from_last, persistent
-from fleetlab.forecast.panel import Floats, Ints, Panel
+from fleetlab.forecast.demand import Floats, Ints, Panel
+from fleetlab.forecast.models.regression import aims, calendar, flows, from_last, persistent
 
 if TYPE_CHECKING:
     import torch
@@ -61,9 +61,9 @@ class Network:
         self._scales(past, learn, aim[: len(learn)])
         with _quietly(torch, seed):
             rows = torch.from_numpy(self._rows(past, at))
-            wanted = torch.from_numpy(((aim - self.centre_) / self.spread_).astype(np.float32))
+            targets = torch.from_numpy(((aim - self.centre_) / self.spread_).astype(np.float32))
             self.epochs_ = 0  # of training, over all draws
-            self.nets_ = [self._trained(rows, wanted, len(learn), cut) for _ in range(self.draws)]
+            self.nets_ = [self._trained(rows, targets, len(learn), cut) for _ in range(self.draws)]
         return self
 
     def predict(self, panel: Panel, at: Ints, *, horizon: int) -> Floats:
@@ -82,40 +82,40 @@ class Network:
 
     def _scales(self, past: Panel, learn: Ints, aim: Floats) -> None:
         """Scales of what comes in and goes out, from what is learnt from alone."""
-        known = flows(past, self.changes_).reshape(len(past), -1)[: learn[-1] + 1]
-        self.scale_ = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
+        training = flows(past, self.changes_).reshape(len(past), -1)[: learn[-1] + 1]
+        self.scale_ = np.where(training.std(axis=0) > 0, training.std(axis=0), 1.0)
         self.centre_, spread = aim.mean(axis=0), aim.std(axis=0)
         self.spread_ = np.where(spread > 0, spread, 1.0)
 
     def _rows(self, panel: Panel, at: Ints) -> Any:  # noqa: ANN401 (float32)
         """The last steps before each origin: [origins, window, features]."""
         # The inverse hyperbolic sine is a logarithm that takes zero and both signs: bursts do not drown the rest.
-        known = np.arcsinh(flows(panel, self.changes_).reshape(len(panel), -1) / self.scale_)
-        padded = np.concatenate((np.zeros((self.window, known.shape[1])), known))
+        scaled = np.arcsinh(flows(panel, self.changes_).reshape(len(panel), -1) / self.scale_)
+        padded = np.concatenate((np.zeros((self.window, scaled.shape[1])), scaled))
         steps = at[:, None] + np.arange(self.window)[None, :]
         clock = np.repeat(calendar(panel, at)[:, None, :], self.window, axis=1)
         return np.concatenate((padded[steps], clock), axis=2).astype(np.float32)
 
-    def _trained(self, rows: torch.Tensor, wanted: torch.Tensor, learn: int, cut: int) -> torch.nn.Module:
+    def _trained(self, rows: torch.Tensor, targets: torch.Tensor, learn: int, cut: int) -> torch.nn.Module:
         """One network, as it was when what is held back was missed least."""
         import torch
 
-        net = self._built(rows.shape[2], wanted.shape[1])
+        net = self._network(rows.shape[2], targets.shape[1])
         descent = torch.optim.AdamW(net.parameters(), lr=self.rate, weight_decay=self.decay)
-        best, kept, waited = float("inf"), deepcopy(net.state_dict()), 0
+        best, state, waited = float("inf"), deepcopy(net.state_dict()), 0
         for epoch in range(self.epochs + 1):
             if epoch:
-                _epoch(net, descent, rows, wanted, learn)
+                _epoch(net, descent, rows, targets, learn)
                 self.epochs_ += 1
-            held_back = _loss(net, rows[cut:], wanted[cut:])
+            held_back = _loss(net, rows[cut:], targets[cut:])
             if held_back < best:
-                best, kept, waited = held_back, deepcopy(net.state_dict()), 0
+                best, state, waited = held_back, deepcopy(net.state_dict()), 0
             elif (waited := waited + 1) > self.patience:
                 break
-        net.load_state_dict(kept)
+        net.load_state_dict(state)
         return net.eval()
 
-    def _built(self, inputs: int, outputs: int) -> torch.nn.Module:
+    def _network(self, inputs: int, outputs: int) -> torch.nn.Module:
         from fleetlab.forecast.models import networks
 
         body: torch.nn.Module
@@ -129,28 +129,28 @@ class Network:
 
 
 def _epoch(
-    net: torch.nn.Module, descent: torch.optim.Optimizer, rows: torch.Tensor, wanted: torch.Tensor, learn: int
+    net: torch.nn.Module, descent: torch.optim.Optimizer, rows: torch.Tensor, targets: torch.Tensor, learn: int
 ) -> None:
     import torch
 
     net.train()
     for batch in torch.split(torch.randperm(learn), BATCH):
         descent.zero_grad()
-        torch.nn.functional.mse_loss(net(rows[batch]), wanted[batch]).backward()  # type: ignore[no-untyped-call]
+        torch.nn.functional.mse_loss(net(rows[batch]), targets[batch]).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         descent.step()
 
 
-def _loss(net: torch.nn.Module, rows: torch.Tensor, wanted: torch.Tensor) -> float:
+def _loss(net: torch.nn.Module, rows: torch.Tensor, targets: torch.Tensor) -> float:
     import torch
 
     net.eval()
     with torch.no_grad():
         parts = [
             float(torch.nn.functional.mse_loss(net(r), w, reduction="sum"))
-            for r, w in zip(torch.split(rows, 4 * BATCH), torch.split(wanted, 4 * BATCH), strict=True)
+            for r, w in zip(torch.split(rows, 4 * BATCH), torch.split(targets, 4 * BATCH), strict=True)
         ]
-    return sum(parts) / wanted.numel()
+    return sum(parts) / targets.numel()
 
 
 @contextmanager

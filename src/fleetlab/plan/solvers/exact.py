@@ -5,14 +5,80 @@ Data, variables, constraints, objective, solve, in that order.
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from fleetlab.core import WorkloadError
 from fleetlab.plan.problem import WHOLE, Bools, Ints, Problem
 from fleetlab.plan.solvers.greedy import PartialPlan
-from fleetlab.plan.solvers.ortools import cp_model, cp_solver
+
+HINT = "pip install 'fleetlab[optimize]' brings ortools"
+
+
+def there() -> bool:
+    """Is the solver installed?"""
+    return find_spec("ortools") is not None
+
+
+def cp_model() -> Any:  # noqa: ANN401
+    """CP-SAT."""
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError:
+        raise WorkloadError("an exact plan needs a solver that is not installed: ortools", hint=HINT) from None
+    return cp_model
+
+
+def glop() -> Any:  # noqa: ANN401
+    """A solver of linear programs."""
+    try:
+        from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
+    except ImportError:
+        msg = "a bound by a linear program needs a solver that is not installed: ortools"
+        raise WorkloadError(msg, hint=HINT) from None
+    return pywraplp.Solver.CreateSolver("GLOP")
+
+
+def cp_solver(
+    model: Any,  # noqa: ANN401
+    *,
+    seconds: float,
+    seed: int,
+    work: float,
+    gap: float = 0.0,
+) -> tuple[Any, Any]:
+    """Solve a CP-SAT model with one worker, so that the same seed gives the same answer unless the clock ends it.
+
+    `work` is CP-SAT's own count of what it has done, in about seconds of a fast core: where that ends the search, the
+    answer is the same every time. A `gap` is the part by which an answer may miss the best.
+    """
+    solver = cp_model().CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed % (2**31)
+    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.relative_gap_limit = gap
+    solver.parameters.catch_sigint_signal = False  # it would keep Ctrl-C to itself, and search on elsewhere
+    return solver, _solved(solver, model)
+
+
+def _solved(solver: Any, model: Any) -> Any:  # noqa: ANN401
+    """Solve beside the main thread: that one hears Ctrl-C, which inside the solver nobody does."""
+    if threading.current_thread() is not threading.main_thread():
+        return solver.solve(model)
+    with ThreadPoolExecutor(1) as beside:
+        search = beside.submit(solver.solve, model)
+        try:
+            return search.result()
+        except BaseException:
+            solver.stop_search()
+            raise
+
 
 LARGEST = 12_000  # variables that say who is where: beyond, it is not tried
 FINE = 100_000  # steps of a load: balanced plans are the best to one of them
@@ -50,8 +116,8 @@ class _Data:
     cards: Bools  # [nodes]: must GPUs be told apart there?
     model: Any
     number: dict[tuple[int, int], Any] = field(default_factory=dict)  # kind, node
-    put: dict[tuple[int, int, int], Any] = field(default_factory=dict)  # a share: kind, node, GPU
-    taken: dict[tuple[int, int], Any] = field(default_factory=dict)  # whole: node, GPU
+    shares: dict[tuple[int, int, int], Any] = field(default_factory=dict)  # kind, node, GPU
+    whole: dict[tuple[int, int], Any] = field(default_factory=dict)  # node, GPU
     used: dict[int, Any] = field(default_factory=dict)
     stay: dict[int, Any] = field(default_factory=dict)  # who is here
     high: Any = None
@@ -69,7 +135,7 @@ def candidates(p: Problem, best: PartialPlan | None, *, weighed: bool) -> Ints:
     result: list[int] = []
     for c in range(len(p.have)):
         mine, most = np.flatnonzero(p.of == c), int(p.count.sum())
-        if weighed and best is not None and not best.left.any() and p.weight[c] > 0:
+        if weighed and best is not None and not best.unplaced.any() and p.weight[c] > 0:
             most = min(most, int(best.value() / p.weight[c] + 1e-9))
         result += mine[: most if weighed else len(mine)].tolist()
     return np.array(sorted(result), dtype=np.int64)
@@ -80,13 +146,28 @@ def exact(
     here: CurrentPlacement | None = None, seconds: float, seed: int,
 ) -> ExactResult:  # fmt: skip
     """Look for the best plan on these nodes: `weight`, `balance` or `moves`."""
-    d = _data(p, nodes, here)
+    share = (p.milli > 0) & (p.milli < WHOLE)
+    apart = share.any() or (here is not None and bool((here.gpus > 0).any()))
+    d = _Data(p, nodes, here, apart & (p.cards[p.of] > 0), cp_model().CpModel())
     _variables(d)
     _constraints(d, alike=here is None and objective == "weight")
     _objective(d, objective)
-    if best is not None and not best.left.any():
+    if best is not None and not best.unplaced.any():
         _hint(d, best)
-    return _solve(d, objective, seconds=seconds, seed=seed)
+    cp = cp_model()
+    solver, status = cp_solver(d.model, seconds=seconds, seed=seed, work=seconds)
+    clock = solver.wall_time >= seconds and status != cp.OPTIMAL
+    if status == cp.INFEASIBLE:
+        return ExactResult(None, float("inf"), proved=True)
+    raw = solver.best_objective_bound if status in (cp.OPTIMAL, cp.FEASIBLE) else 0.0
+    if objective == "weight":
+        bound = max(0.0, raw) / CENTS
+    elif objective == "balance":
+        bound = max(0.0, raw / FINE - STEP)
+    else:
+        bound = 0.0 if d.here is None else max(0.0, len(d.here.row) + (raw if status != cp.UNKNOWN else -1e18))
+    placing = _read(d, solver) if status in (cp.OPTIMAL, cp.FEASIBLE) else None
+    return ExactResult(placing, bound, proved=status == cp.OPTIMAL, clock=clock)
 
 
 def stayers(p: Problem, here: CurrentPlacement, mine: Ints, n: int, *, seed: int) -> tuple[list[int], int] | None:
@@ -94,7 +175,7 @@ def stayers(p: Problem, here: CurrentPlacement, mine: Ints, n: int, *, seed: int
     d = _Data(p, np.array([n]), here, p.cards[p.of] > 0, cp_model().CpModel())
     d.used[n] = d.model.new_constant(1)
     d.stay = {i: d.model.new_bool_var("") for i in mine.tolist() if p.may[here.kind[i], p.of[n]]}
-    d.taken = {(n, g): d.model.new_constant(0) for g in range(p.cards[p.of[n]])}
+    d.whole = {(n, g): d.model.new_constant(0) for g in range(p.cards[p.of[n]])}
     staying = _by_node(d).get(n, [])
     who = [(k, x) for k, x, _ in staying]
     _amounts(d, n, who)
@@ -104,36 +185,30 @@ def stayers(p: Problem, here: CurrentPlacement, mine: Ints, n: int, *, seed: int
     solver, status = cp_solver(d.model, seconds=10.0, seed=seed, work=2.0)
     if status not in (cp_model().OPTIMAL, cp_model().FEASIBLE):
         return None
-    kept = [i for i, x in d.stay.items() if solver.value(x)]
-    return kept, len(mine) - int(solver.best_objective_bound + 1e-6)
+    may_stay = [i for i, x in d.stay.items() if solver.value(x)]
+    return may_stay, len(mine) - int(solver.best_objective_bound + 1e-6)
 
 
-def seated(p: Problem, here: CurrentPlacement, told: Ints, untold: Ints, n: int) -> dict[int, int] | None:
+def seated(p: Problem, here: CurrentPlacement, placed: Ints, unplaced: Ints, n: int) -> dict[int, int] | None:
     """GPUs of node `n` for as many as can be of whom none are told, beside those of whom some are."""
     d = _Data(p, np.array([n]), here, p.cards[p.of] > 0, cp_model().CpModel())
     one = d.used[n] = d.model.new_constant(1)
-    d.stay = dict.fromkeys(told.tolist(), one)
-    d.taken = {(n, g): d.model.new_bool_var("") for g in range(p.cards[p.of[n]])}
-    number = {k: d.model.new_int_var(0, int(c), "") for k, c in enumerate(np.bincount(here.kind[untold])) if c}
+    d.stay = dict.fromkeys(placed.tolist(), one)
+    d.whole = {(n, g): d.model.new_bool_var("") for g in range(p.cards[p.of[n]])}
+    number = {k: d.model.new_int_var(0, int(c), "") for k, c in enumerate(np.bincount(here.kind[unplaced])) if c}
     for k in (k for k in number if p.milli[k] < WHOLE):
-        d.put |= {(k, n, g): d.model.new_int_var(0, len(untold), "") for g in range(p.cards[p.of[n]])}
+        d.shares |= {(k, n, g): d.model.new_int_var(0, len(unplaced), "") for g in range(p.cards[p.of[n]])}
     _gpus(d, n, number, _by_node(d).get(n, []))
     d.model.maximize(sum(number.values()))
     solver, status = cp_solver(d.model, seconds=10.0, seed=0, work=2.0)
     if status not in (cp_model().OPTIMAL, cp_model().FEASIBLE):
         return None
-    whole = [1 << g for (_, g), x in d.taken.items() if solver.value(x)]
-    seats = {k: [1 << g for (j, _, g), x in d.put.items() if j == k for _ in range(solver.value(x))] for k in number}
+    whole = [1 << g for (_, g), x in d.whole.items() if solver.value(x)]
+    seats = {k: [1 << g for (j, _, g), x in d.shares.items() if j == k for _ in range(solver.value(x))] for k in number}
     for k, x in number.items():
         if p.milli[k] == WHOLE:
             seats[k] = [sum(whole.pop() for _ in range(p.gpus[k])) for _ in range(solver.value(x))]
-    return {i: seats[k].pop() for i, k in zip(untold.tolist(), here.kind[untold].tolist(), strict=True) if seats[k]}
-
-
-def _data(p: Problem, nodes: Ints, here: CurrentPlacement | None) -> _Data:
-    share = (p.milli > 0) & (p.milli < WHOLE)
-    apart = share.any() or (here is not None and bool((here.gpus > 0).any()))
-    return _Data(p, nodes, here, apart & (p.cards[p.of] > 0), cp_model().CpModel())
+    return {i: seats[k].pop() for i, k in zip(unplaced.tolist(), here.kind[unplaced].tolist(), strict=True) if seats[k]}
 
 
 def _variables(d: _Data) -> None:
@@ -145,9 +220,9 @@ def _variables(d: _Data) -> None:
             d.number[k, n] = m.new_int_var(0, int(p.count[k]), "")
             if d.cards[n] and 0 < p.milli[k] < WHOLE:
                 for g in range(p.cards[c]):
-                    d.put[k, n, g] = m.new_int_var(0, int(min(p.count[k], WHOLE // p.milli[k])), "")
+                    d.shares[k, n, g] = m.new_int_var(0, int(min(p.count[k], WHOLE // p.milli[k])), "")
         if d.cards[n]:
-            d.taken |= {(n, g): m.new_bool_var("") for g in range(p.cards[c])}
+            d.whole |= {(n, g): m.new_bool_var("") for g in range(p.cards[c])}
     if d.here is not None:
         there = set(d.nodes.tolist())
         for i, (k, n) in enumerate(zip(d.here.kind.tolist(), d.here.node.tolist(), strict=True)):
@@ -207,15 +282,15 @@ def _gpus(d: _Data, n: int, number: dict[int, Any], staying: list[tuple[int, Any
         if cards:
             m.add(whole <= cards * d.used[n])
         return
-    m.add(sum(d.taken[n, g] for g in range(cards)) >= whole)
+    m.add(sum(d.whole[n, g] for g in range(cards)) >= whole)
     shares = [k for k in number if 0 < p.milli[k] < WHOLE]
     for k in shares:
-        m.add(sum(d.put[k, n, g] for g in range(cards)) == number[k])
+        m.add(sum(d.shares[k, n, g] for g in range(cards)) == number[k])
     for g in range(cards):
         stays = [(k, x) for k, x, bits in staying if bits >> g & 1]
-        milli = sum(int(p.milli[k]) * d.put[k, n, g] for k in shares) + sum(int(p.milli[k]) * x for k, x in stays)
-        m.add(milli + WHOLE * d.taken[n, g] <= WHOLE * d.used[n])
-        vram = sum(int(p.vram[k]) * d.put[k, n, g] for k in shares) + sum(int(p.vram[k]) * x for k, x in stays)
+        milli = sum(int(p.milli[k]) * d.shares[k, n, g] for k in shares) + sum(int(p.milli[k]) * x for k, x in stays)
+        m.add(milli + WHOLE * d.whole[n, g] <= WHOLE * d.used[n])
+        vram = sum(int(p.vram[k]) * d.shares[k, n, g] for k in shares) + sum(int(p.vram[k]) * x for k, x in stays)
         m.add(vram <= int(p.memory[p.of[n]]))
 
 
@@ -265,30 +340,13 @@ def _in_turn(p: Problem, best: PartialPlan, nodes: Ints) -> dict[int, int]:
     return result
 
 
-def _solve(d: _Data, objective: str, *, seconds: float, seed: int) -> ExactResult:
-    cp = cp_model()
-    solver, status = cp_solver(d.model, seconds=seconds, seed=seed, work=seconds)
-    clock = solver.wall_time >= seconds and status != cp.OPTIMAL
-    if status == cp.INFEASIBLE:
-        return ExactResult(None, float("inf"), proved=True)
-    raw = solver.best_objective_bound if status in (cp.OPTIMAL, cp.FEASIBLE) else 0.0
-    if objective == "weight":
-        bound = max(0.0, raw) / CENTS
-    elif objective == "balance":
-        bound = max(0.0, raw / FINE - STEP)
-    else:
-        bound = 0.0 if d.here is None else max(0.0, len(d.here.row) + (raw if status != cp.UNKNOWN else -1e18))
-    placing = _read(d, solver) if status in (cp.OPTIMAL, cp.FEASIBLE) else None
-    return ExactResult(placing, bound, proved=status == cp.OPTIMAL, clock=clock)
-
-
 def _read(d: _Data, solver: Any) -> PartialPlan:  # noqa: ANN401
     """The plan that the solver found; who stays comes first, then shares, then whole GPUs in what is left."""
     p, placing = d.problem, PartialPlan.empty(d.problem)
     for i, x in d.stay.items():
         if d.here is not None and solver.value(x):
             placing.put(int(d.here.kind[i]), int(d.here.node[i]), int(d.here.gpus[i]))
-    for (k, n, g), x in d.put.items():
+    for (k, n, g), x in d.shares.items():
         for _ in range(solver.value(x)):
             placing.put(k, n, 1 << g)
     for (k, n), x in d.number.items():

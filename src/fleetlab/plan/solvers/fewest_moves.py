@@ -6,16 +6,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import WorkloadError
-from fleetlab.plan.node_state import NodeState
-from fleetlab.plan.problem import WHOLE, Bools, Ints, Problem
-from fleetlab.plan.relocation import on_node, relocate
+from fleetlab.plan.problem import WHOLE, Ints, NodeState, Problem
 from fleetlab.plan.solvers import exact
-from fleetlab.plan.solvers.exact import CurrentPlacement
-from fleetlab.plan.solvers.greedy import PartialPlan, best_fit, spread
-from fleetlab.plan.solvers.ortools import there
+from fleetlab.plan.solvers.exact import CurrentPlacement, there
+from fleetlab.plan.solvers.greedy import PartialPlan, best_fit, on_node, relocate, spread
 
 COLUMNS = "job and node, and where they are known instance (its number in the job) and gpus (a bit for each GPU)"
-TRIED = 200  # nodes on which room is made for someone
+TRIED = 200  # nodes that are tried to free one
 
 
 def here_of(p: Problem, current: pl.DataFrame) -> CurrentPlacement:
@@ -23,8 +20,8 @@ def here_of(p: Problem, current: pl.DataFrame) -> CurrentPlacement:
     table = _table(current)
     rows = p.rows.with_row_index("row")
     places = table.join(rows, on=["job", "instance"], how="left", maintain_order="left")
-    if (lost := places.filter(pl.col("row").is_null())).height:
-        msg = f"the current placement has an instance that is not in the demand: job {lost['job'][0]}"
+    if (unmatched := places.filter(pl.col("row").is_null())).height:
+        msg = f"the current placement has an instance that is not in the demand: job {unmatched['job'][0]}"
         raise WorkloadError(msg, hint="its jobs and the numbers of instances in them are those of the demand")
     if (twice := places.filter(pl.col("row").is_duplicated())).height:
         msg = f"the current placement has an instance twice: job {twice['job'][0]}"
@@ -46,15 +43,14 @@ def notes(p: Problem, current: pl.DataFrame, here: CurrentPlacement) -> list[str
         lines.append(
             "GPUs missing from the current placement were assigned as tightly as possible: moves count from there"
         )
-    if gone := int((here.node < 0).sum()):
-        lines.append(f"{gone:,} instances are on an unknown node or GPU: they move")
+    if unplaceable := int((here.node < 0).sum()):
+        lines.append(f"{unplaceable:,} instances are on an unknown node or GPU: they move")
     return lines
 
 
 def _table(current: pl.DataFrame) -> pl.DataFrame:
     if missing := {"job", "node"} - set(current.columns):
-        msg = f"a current placement needs the column: `{sorted(missing)[0]}`"
-        raise WorkloadError(msg, hint=f"it has {COLUMNS}")
+        raise WorkloadError(f"a current placement needs the column: `{sorted(missing)[0]}`", hint=f"it has {COLUMNS}")
     if "instance" not in current.columns:
         current = current.with_columns(instance=pl.int_range(pl.len()).over("job"))
     if "gpus" not in current.columns:
@@ -66,8 +62,7 @@ def _table(current: pl.DataFrame) -> pl.DataFrame:
             raise WorkloadError(msg, hint=f"it has {COLUMNS}")
         return current.select(pl.col(name).cast(kind) for name, kind in kinds.items())
     except pl.exceptions.PolarsError as e:
-        msg = f"not a current placement: {str(e).splitlines()[0]}"
-        raise WorkloadError(msg, hint=f"it has {COLUMNS}") from None
+        raise WorkloadError(f"not a current placement: {str(e).splitlines()[0]}", hint=f"it has {COLUMNS}") from None
 
 
 def _with_gpus(p: Problem, here: CurrentPlacement) -> CurrentPlacement:
@@ -77,15 +72,17 @@ def _with_gpus(p: Problem, here: CurrentPlacement) -> CurrentPlacement:
     """
     unknown = here.gpus < 0
     here.gpus[unknown & (p.gpus[here.kind] == 0)] = 0
-    here.node[~_possible(p, here) & ~unknown] = -1
+    # Are the GPUs those of the node, and as many as are asked for? If not, nobody can be so placed
+    number = np.array([g.bit_count() for g in here.gpus.tolist()], dtype=np.int64)
+    here.node[~np.asarray((number == p.gpus[here.kind]) & (here.gpus >> p.cards[p.of[here.node]] == 0)) & ~unknown] = -1
     here.node[(here.gpus < 0) & ~p.may[here.kind, p.of[here.node]]] = -1
     for n in np.unique(here.node[(here.gpus < 0) & (here.node >= 0)]).tolist():
         mine = np.flatnonzero(here.node == n)
         places, untold = mine[here.gpus[mine] >= 0], mine[here.gpus[mine] < 0]
-        given = _seated(p, here, places, untold, n)
-        if len(given) < len(untold) and there():
-            given = exact.seated(p, here, places, untold, n) or given
-        here.gpus[list(given)] = list(given.values())
+        gpus_of = _seated(p, here, places, untold, n)
+        if len(gpus_of) < len(untold) and there():
+            gpus_of = exact.seated(p, here, places, untold, n) or gpus_of
+        here.gpus[list(gpus_of)] = list(gpus_of.values())
     here.node[here.gpus < 0] = -1
     here.gpus[here.gpus < 0] = 0
     return here
@@ -95,28 +92,22 @@ def _seated(p: Problem, here: CurrentPlacement, places: Ints, untold: Ints, n: i
     """GPUs of a node for those of whom none are told, the largest first; not all may find some."""
     free = np.full(int(p.cards[p.of[n]]), WHOLE)
     memory = np.full(len(free), p.memory[p.of[n]])
-    given: dict[int, int] = {}
+    gpus_of: dict[int, int] = {}
     size = p.gpus * p.milli
     for i in [*places.tolist(), *sorted(untold.tolist(), key=lambda i: (-size[here.kind[i]], i))]:
         k = here.kind[i]
         fits = np.flatnonzero((free >= p.milli[k]) & (memory >= p.vram[k]))
         some = fits[np.argsort(free[fits], kind="stable")][: p.gpus[k]] if here.gpus[i] < 0 else _cards(here.gpus[i])
         if here.gpus[i] < 0 and len(some) == p.gpus[k]:
-            given[i] = sum(1 << int(g) for g in some)
+            gpus_of[i] = sum(1 << int(g) for g in some)
         if len(some) == p.gpus[k]:
             free[some] -= p.milli[k]
             memory[some] -= p.vram[k]
-    return given
+    return gpus_of
 
 
 def _cards(bits: np.int64) -> Ints:
     return np.array([g for g in range(int(bits).bit_length()) if int(bits) >> g & 1], dtype=np.int64)
-
-
-def _possible(p: Problem, here: CurrentPlacement) -> Bools:
-    """Are the GPUs those of the node, and as many as are asked for? If not, nobody can be so placed."""
-    number = np.array([g.bit_count() for g in here.gpus.tolist()], dtype=np.int64)
-    return np.asarray((number == p.gpus[here.kind]) & (here.gpus >> p.cards[p.of[here.node]] == 0))
 
 
 def least_moves(p: Problem, here: CurrentPlacement, *, seed: int) -> tuple[PartialPlan, float]:
@@ -124,48 +115,44 @@ def least_moves(p: Problem, here: CurrentPlacement, *, seed: int) -> tuple[Parti
     placing, scratch = PartialPlan.empty(p), NodeState(p)
     forced = int((here.node < 0).sum())
     for n in np.unique(here.node[here.node >= 0]).tolist():
-        kept, must = _kept(scratch, here, np.flatnonzero(here.node == n), n, seed=seed)
+        staying, must = _stayers(scratch, here, np.flatnonzero(here.node == n), n, seed=seed)
         forced += must
-        for i in kept:
+        for i in staying:
             placing.put(int(here.kind[i]), n, int(here.gpus[i]))
     for k in np.argsort(-np.where(np.isfinite(p.size()), p.size(), 0.0), kind="stable").tolist():
         spread(placing, k, best_fit)
-        while placing.left[k] and make_room(placing, k):
+        while placing.unplaced[k] and free_a_node(placing, k):
             pass
     return placing, float(forced)
 
 
-def _kept(nodes: NodeState, here: CurrentPlacement, mine: Ints, n: int, *, seed: int) -> tuple[list[int], int]:
+def _stayers(nodes: NodeState, here: CurrentPlacement, mine: Ints, n: int, *, seed: int) -> tuple[list[int], int]:
     """Who of those on a node may stay, and how many must go at least."""
-    p, kept = nodes.problem, []
+    p, staying = nodes.problem, []
     # The smallest first: so that as many as possible stay, where that is not all.
     for i in sorted(mine.tolist(), key=lambda i: (p.part[here.kind[i], p.of[n]], i)):
         if nodes.holds(int(here.kind[i]), n, int(here.gpus[i])):
             nodes.put(int(here.kind[i]), n, int(here.gpus[i]))
-            kept.append(i)
-    lost = len(mine) - len(kept)
-    if lost <= 1 or not there():
-        return kept, min(lost, 1)
-    return exact.stayers(p, here, mine, n, seed=seed) or (kept, 1)
+            staying.append(i)
+    leaving = len(mine) - len(staying)
+    if leaving <= 1 or not there():
+        return staying, min(leaving, 1)
+    return exact.stayers(p, here, mine, n, seed=seed) or (staying, 1)
 
 
-def make_room(placing: PartialPlan, k: int) -> bool:
+def free_a_node(placing: PartialPlan, k: int) -> bool:
     """Move a few away from some node so that one of kind `k` fits there; False if no node can be so freed."""
-    p, held = placing.nodes.problem, on_node(placing)
+    p, members = placing.nodes.problem, on_node(placing)
     nodes = np.flatnonzero(p.may[k, p.of])
     short = np.maximum(p.ask[k] - placing.nodes.free[nodes], 0) / np.maximum(p.have[p.of[nodes]], 1)
     for n in nodes[np.argsort(short.max(axis=1), kind="stable")][:TRIED].tolist():
         others = np.arange(p.nodes) != n
-        for count in range(1, min(4, len(held.get(n, []))) + 1):
-            who = sorted(held[n], key=lambda i: (p.part[placing.kind[i], p.of[n]], i))
+        for count in range(1, min(4, len(members.get(n, []))) + 1):
+            who = sorted(members[n], key=lambda i: (p.part[placing.kind[i], p.of[n]], i))
             for some in (who[:count], who[-count:]):
                 trial = placing.copy()
-                if relocate(trial, some, others) is not None and trial.nodes.room(k, np.array([n]))[0]:
-                    _take_over(placing, trial)
+                if relocate(trial, some, others) is not None and trial.nodes.copies_that_fit(k, np.array([n]))[0]:
+                    placing.nodes, placing.node, placing.gpus = trial.nodes, trial.node, trial.gpus
                     placing.put(k, n)
                     return True
     return False
-
-
-def _take_over(placing: PartialPlan, other: PartialPlan) -> None:
-    placing.nodes, placing.node, placing.gpus = other.nodes, other.node, other.gpus

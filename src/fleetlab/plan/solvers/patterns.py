@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fleetlab.plan.problem import WHOLE, Floats, Ints, Problem
+from fleetlab.plan.solvers.exact import cp_model, cp_solver, glop
 from fleetlab.plan.solvers.greedy import PartialPlan
-from fleetlab.plan.solvers.ortools import cp_model, cp_solver, glop
 
 FINE = 1_000_000  # steps of the highest price: CP-SAT counts in whole numbers
 ROUNDS = 1000
@@ -89,13 +89,13 @@ def generate(
 ) -> Generated:
     """Look for patterns until none is better, or the clock reads `until`."""
     master = _Master(shapes)
-    for known in sorted(_patterns_of(shapes, start), key=lambda x: (x.of, x.count)):
-        master.add(known)
-    result, best = Generated(0.0), start.value() if not start.left.any() else np.inf
+    for first in sorted(_patterns_of(shapes, start), key=lambda x: (x.of, x.count)):
+        master.add(first)
+    result, best = Generated(0.0), start.value() if not start.unplaced.any() else np.inf
     how = Pricing(seed, until, NEARLY if len(shapes.problem.have) > FEW else 0.0)
     for result.rounds in range(1, ROUNDS + 1):
-        prices, room = master.solve()
-        values, patterns = _priced(shapes, prices, shapes.problem.weight - room, how)
+        prices, slack = master.solve()
+        values, patterns = _priced(shapes, prices, shapes.problem.weight - slack, how)
         new = sum(master.add(pattern) for pattern in patterns)
         result.bound = max(result.bound, _proved(shapes, prices, values))
         part = min(0.95, result.bound / best if np.isfinite(best) else 0.5)
@@ -127,7 +127,7 @@ class _Master:
     def __init__(self, shapes: PatternSpace) -> None:
         p, self.lp = shapes.problem, glop()
         self.patterns: list[Pattern] = []
-        self.known: set[tuple[int, Count]] = set()
+        self.patterns_seen: set[tuple[int, Count]] = set()
         self.columns: list[Any] = []
         self.demand = [self.lp.Constraint(float(d), self.lp.infinity()) for d in shapes.count]
         self.stock = [self.lp.Constraint(-self.lp.infinity(), float(t)) for t in p.there]
@@ -140,9 +140,9 @@ class _Master:
 
     def add(self, pattern: Pattern) -> bool:
         """One more pattern; False if it was known."""
-        if (pattern.of, pattern.count) in self.known:
+        if (pattern.of, pattern.count) in self.patterns_seen:
             return False
-        self.known.add((pattern.of, pattern.count))
+        self.patterns_seen.add((pattern.of, pattern.count))
         column = self.lp.NumVar(0.0, self.lp.infinity(), "")
         self.lp.Objective().SetCoefficient(column, float(self.weight[pattern.of]))
         for s, count in pattern.count:
@@ -177,7 +177,7 @@ def _priced(shapes: PatternSpace, prices: Floats, cost: Floats, how: Pricing) ->
             break
         value, pattern = _better(shapes, c, prices, how)
         values[c] = min(values[c], value)
-        if pattern is not None and _worth(pattern, prices) > cost[c] + 1e-7:
+        if pattern is not None and float(sum(prices[s] * count for s, count in pattern.count)) > cost[c] + 1e-7:
             result.append(pattern)
     return values, result
 
@@ -204,10 +204,6 @@ def _at_most(shapes: PatternSpace, c: int, prices: Floats) -> float:
     lp.Solve()
     costs = np.array([max(0.0, row.dual_value()) for row in rows])
     return float(costs @ has + most @ np.maximum(prices[which] - ask[which] @ costs, 0.0)) * (1 + 1e-12)
-
-
-def _worth(pattern: Pattern, prices: Floats) -> float:
-    return float(sum(prices[s] * count for s, count in pattern.count))
 
 
 def _proved(shapes: PatternSpace, prices: Floats, values: Floats) -> float:
@@ -243,7 +239,7 @@ def _solved(
     fine = FINE / max(float(prices.max(initial=0.0)), 1e-9)
     # Rounded up: what is proved of these holds for the prices themselves.
     worth = np.ceil(prices * fine).astype(np.int64)
-    model, number, put = _model(shapes, c, worth, apart=apart)
+    model, number, per_gpu = _model(shapes, c, worth, apart=apart)
     if not number:
         return 0.0, None, None
     seconds = min(5.0, max(0.05, how.until - time.monotonic()))
@@ -252,7 +248,7 @@ def _solved(
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
         return float("inf"), None, None
     count = tuple((s, v) for s, x in number.items() if (v := solver.value(x)))
-    cards = tuple((s, g) for (s, g), x in put.items() for _ in range(solver.value(x)))
+    cards = tuple((s, g) for (s, g), x in per_gpu.items() for _ in range(solver.value(x)))
     return solver.best_objective_bound / fine, count, cards
 
 
@@ -265,7 +261,7 @@ def _on_cards(shapes: PatternSpace, c: int, count: Count) -> Count | None:
     shares = [(int(p.milli[one[s]]), s) for s, n in count for _ in range(n) if 0 < p.milli[one[s]] < WHOLE]
     for milli, s in sorted(shares, reverse=True):
         vram = int(p.vram[one[s]])
-        fits = [g for g, (left, memory) in enumerate(free) if left >= milli and memory >= vram]
+        fits = [g for g, (milli_left, memory) in enumerate(free) if milli_left >= milli and memory >= vram]
         if not fits:
             return None
         g = min(fits, key=lambda g: free[g][0])
@@ -285,11 +281,11 @@ def _model(
             number[s] = model.new_int_var(0, most, "")
     for a in range(p.ask.shape[1]):
         model.add(sum(int(p.ask[shapes.one[s], a]) * x for s, x in number.items()) <= int(p.have[c, a]))
-    put: dict[tuple[int, int], Any] = {}
+    per_gpu: dict[tuple[int, int], Any] = {}
     if p.cards[c]:
-        put = _apart(shapes, c, model, number) if apart else _together(shapes, c, model, number)
+        per_gpu = _apart(shapes, c, model, number) if apart else _together(shapes, c, model, number)
     model.maximize(sum(int(worth[s]) * x for s, x in number.items()))
-    return model, number, put
+    return model, number, per_gpu
 
 
 def _most(shapes: PatternSpace, s: int, c: int) -> int:
@@ -324,17 +320,19 @@ def _apart(shapes: PatternSpace, c: int, model: Any, number: dict[int, Any]) -> 
     p, one = shapes.problem, shapes.one
     whole = sum(int(p.gpus[one[s]]) * x for s, x in number.items() if p.milli[one[s]] == WHOLE)
     shares = [s for s in number if 0 < p.milli[one[s]] < WHOLE]
-    taken = [model.new_bool_var("") for _ in range(p.cards[c])]
-    model.add(sum(taken) >= whole)
-    put = {(s, g): model.new_int_var(0, int(WHOLE // p.milli[one[s]]), "") for s in shares for g in range(p.cards[c])}
+    whole_gpu = [model.new_bool_var("") for _ in range(p.cards[c])]
+    model.add(sum(whole_gpu) >= whole)
+    per_gpu = {
+        (s, g): model.new_int_var(0, int(WHOLE // p.milli[one[s]]), "") for s in shares for g in range(p.cards[c])
+    }
     for s in shares:
-        model.add(sum(put[s, g] for g in range(p.cards[c])) == number[s])
+        model.add(sum(per_gpu[s, g] for g in range(p.cards[c])) == number[s])
     for g in range(p.cards[c]):
-        model.add(sum(int(p.milli[one[s]]) * put[s, g] for s in shares) + WHOLE * taken[g] <= WHOLE)
-        model.add(sum(int(p.vram[one[s]]) * put[s, g] for s in shares) <= int(p.memory[c]))
+        model.add(sum(int(p.milli[one[s]]) * per_gpu[s, g] for s in shares) + WHOLE * whole_gpu[g] <= WHOLE)
+        model.add(sum(int(p.vram[one[s]]) * per_gpu[s, g] for s in shares) <= int(p.memory[c]))
         if g:  # GPUs are alike: whole ones come first
-            model.add(taken[g - 1] >= taken[g])
-    return put
+            model.add(whole_gpu[g - 1] >= whole_gpu[g])
+    return per_gpu
 
 
 # -- from patterns to nodes ----------------------------------------------------------------------------------------
@@ -350,14 +348,10 @@ def rounded(shapes: PatternSpace, result: Generated, *, up: float = 0.0) -> Part
     for j in np.argsort(-result.times, kind="stable"):
         pattern = result.patterns[j]
         for _ in range(int(result.times[j] + up + 1e-9)):
-            if not stock[pattern.of] or not any(_left(shapes, placing, s) for s, _ in pattern.count):
+            if not stock[pattern.of] or not any(bool(placing.unplaced[shapes.of == s].any()) for s, _ in pattern.count):
                 break
             _fill(shapes, placing, pattern, int(stock[pattern.of].pop()))
     return placing
-
-
-def _left(shapes: PatternSpace, placing: PartialPlan, s: int) -> bool:
-    return bool(placing.left[shapes.of == s].any())
 
 
 def _fill(shapes: PatternSpace, placing: PartialPlan, pattern: Pattern, n: int) -> None:
@@ -369,11 +363,11 @@ def _fill(shapes: PatternSpace, placing: PartialPlan, pattern: Pattern, n: int) 
     for s, count in sorted(pattern.count, key=lambda x: x[0] not in cards):
         kinds = np.flatnonzero(shapes.of == s)
         for j in range(count):
-            free = [int(k) for k in kinds if placing.left[k] and placing.nodes.allowed(int(k), n)]
+            free = [int(k) for k in kinds if placing.unplaced[k] and placing.nodes.allowed(int(k), n)]
             if not free:
                 break
             bits = 1 << cards[s][j] if s in cards else None
-            placing.put(max(free, key=lambda k: placing.left[k] / (placing.nodes.problem.limit[k] or 1e9)), n, bits)
+            placing.put(max(free, key=lambda k: placing.unplaced[k] / (placing.nodes.problem.limit[k] or 1e9)), n, bits)
 
 
 def in_wholes(shapes: PatternSpace, result: Generated, *, seconds: float, work: float, seed: int) -> Generated | None:

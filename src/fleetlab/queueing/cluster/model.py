@@ -14,14 +14,18 @@ from fleetlab.core.censoring import run_times
 from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.job_classes import NO_GPU
 from fleetlab.core.progress import Progress, silent
-from fleetlab.queueing import arrivals
-from fleetlab.queueing.arrivals import HOUR, interval
 from fleetlab.queueing.cluster import prediction
-from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal_fit
-from fleetlab.queueing.cluster.pool_fit import PoolFit, fit
-from fleetlab.queueing.cluster.pools import CLASSES, PoolJobs, pools, split
-from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
-from fleetlab.queueing.formulas.output import no_steady_state
+from fleetlab.queueing.cluster.pool_fit import (
+    EVERY,
+    PoolFit,
+    Violation,
+    exponential_fit,
+    fit,
+    lognormal_fit,
+    violations,
+)
+from fleetlab.queueing.cluster.prediction import CLASSES, HOUR, PoolJobs, interval, pools, split
+from fleetlab.queueing.formulas.mmc import no_steady_state
 from fleetlab.stats import no_interval
 
 Row = dict[str, Any]
@@ -117,15 +121,15 @@ def model(
     span = float(workload.frame["submit"][-1]) if len(workload) else 0.0
     if span <= 0:
         notes += ("all submissions are at one time: no arrival rate and no load",)
-    begins = arrivals.midnight(workload)
+    begins = prediction.midnight(workload)
     fitted: list[PoolFit] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
         fitted.append(fit(pool, part, span, begins))
         progress("fitting a queue to each pool", k + 1, (k + 1) / len(among))
     rows = _rows(fitted, span, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
-    made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)
-    return ClusterModel(frames, tuple(_summary(fitted)), made, notes + _notes(fitted), coverage)
+    provenance = Provenance.of_jobs("model", workload, {"cluster": cluster.source}, seed, cluster)
+    return ClusterModel(frames, tuple(_summary(fitted)), provenance, notes + _notes(fitted), coverage)
 
 
 def _frame(columns: tuple[str, ...], rows: list[Row]) -> pl.DataFrame:
@@ -207,7 +211,7 @@ def _run(f: PoolFit, k: int, span: float, rng: np.random.Generator) -> Row:
     }
 
 
-def _window(d: arrivals.Dispersion) -> Row:
+def _window(d: prediction.Dispersion) -> Row:
     counts = {"window": d.window, "dispersion": d.value, "low": d.low, "high": d.high}
     about = interval(d.around)
     return counts | dict(zip(("around daily pattern", "around low", "around high"), about, strict=True))

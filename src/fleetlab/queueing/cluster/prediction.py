@@ -1,4 +1,4 @@
-"""Predicted waits of a pool: a GI/G/m of equal work, hour by hour.
+"""Pools and classes of jobs in a cluster, and what queueing theory predicts of their waits.
 
 A job of n servers for X seconds brings work nX. Work and variability decide the wait at high load, whatever the sizes
 (Grosof, Harchol-Balter and Scheller-Wolf 2022 for orders that keep servers filled), so the pool is taken for m servers
@@ -11,18 +11,201 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.queueing.arrivals import DAY, blocks_of
-from fleetlab.queueing.cluster.pools import PoolJobs
+from fleetlab.core import Cluster, Workload
+from fleetlab.core.job_classes import FRACTION, NO_GPU, ONE, SEVERAL
 from fleetlab.queueing.distributions import Floats
-from fleetlab.queueing.formulas.ggm import whitt_factor
-from fleetlab.queueing.formulas.infinite import carried
-from fleetlab.queueing.formulas.loss import occupancy
-from fleetlab.queueing.formulas.mmc import erlang_c
+from fleetlab.queueing.formulas.mg1 import whitt_factor
+from fleetlab.queueing.formulas.mmc import carried, erlang_c, occupancy
+from fleetlab.stats import BLOCKS, POSITIVE, BlockBootstrap, Interval, Replicates
+
+HOUR, DAY = 3600.0, 86_400.0
+WINDOWS = (60.0, 600.0, HOUR, 6 * HOUR, DAY)
+FEWEST = 20  # windows, to tell how counts vary
+RESAMPLES = 199  # of blocks of time: the model is solved for each
+LEAST = 2 * DAY  # of a log, to tell a daily pattern
+
+
+class Dispersion(NamedTuple):
+    """Variance of counts by their mean, in windows of so many seconds; 1 for Poisson's law."""
+
+    window: float
+    value: float
+    low: float
+    high: float
+    around: Floats  # the same about the daily pattern: replicates, first of the whole log
+
+
+def blocks_of(times: Floats, span: float) -> BlockBootstrap:
+    """Return the blocks of time; every pool has the same, so that their replicates can be added up."""
+    return BlockBootstrap.of_times(times, span, resamples=RESAMPLES, least=0)
+
+
+def interval(replicates: Floats) -> Interval:
+    """Return the 95 % interval of a number, from its replicates over blocks of time."""
+    return Replicates(replicates, BLOCKS).interval(POSITIVE)
+
+
+def pattern(submit: Floats, span: float, begins: float) -> Floats | None:
+    """Jobs a second by hour of the day; none where the log is too short to tell."""
+    if span < LEAST or not len(submit):
+        return None
+    counts = np.bincount(np.asarray(((submit + begins) // HOUR).astype(np.int64) % 24), minlength=24).astype(np.float64)
+    return np.asarray(counts / _seconds(span, begins))
+
+
+def midnight(workload: Workload) -> float:
+    """Seconds of the day at which the log begins, by the clock of its people, where it tells."""
+    if workload.epoch is None:
+        return 0.0
+    # Clocks that are changed in summer are taken as they were at the beginning.
+    at = datetime.fromtimestamp(workload.epoch, ZoneInfo(workload.zone or "UTC"))
+    return at.hour * HOUR + at.minute * 60.0 + at.second
+
+
+def dispersions(submit: Floats, span: float, begins: float) -> list[Dispersion]:
+    """Over windows from a minute to a day, as far as the log has twenty of them."""
+    rows = []
+    for window in WINDOWS:
+        n = int(span // window)
+        if n < FEWEST or not len(submit):
+            continue
+        counts = np.bincount((submit // window).astype(np.int64), minlength=n)[:n].astype(np.float64)
+        blocks = blocks_of(np.arange(0.5, n, dtype=np.float64), n)
+
+        def summed(values: Floats, blocks: BlockBootstrap = blocks) -> Floats:
+            return blocks.totals(blocks.sums(values))
+
+        many, first = summed(np.ones(n)), summed(counts)
+        expected = _expected(submit, span, begins, window, n)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = summed(counts**2) / first - first / many
+            about = ratio if expected is None else summed((counts - expected) ** 2) / summed(expected)
+        if expected is not None:
+            about = about / (1 - DAY / span)  # the pattern was learnt from the same days, and is too near to them
+        rows.append(Dispersion(window, *interval(ratio), about))
+    return rows
+
+
+def _expected(submit: Floats, span: float, begins: float, window: float, n: int) -> Floats | None:
+    """How many jobs the daily pattern lets one expect in each window; none where there is no pattern."""
+    rates = pattern(submit, span, begins)
+    if rates is None:
+        return None
+    edges = np.arange(math.ceil((span + begins) / HOUR) + 2) * HOUR - begins
+    upto = np.concatenate([[0.0], np.cumsum(np.tile(rates, len(edges) // 24 + 1)[: len(edges) - 1] * HOUR)])
+    return np.asarray(np.diff(np.interp(np.arange(n + 1) * window, edges, upto)))
+
+
+def gaps_scv(submit: Floats) -> float:
+    """The SCV of the gaps between arrivals; nan where there are too few."""
+    gaps = np.diff(submit)
+    return float(gaps.var() / gaps.mean() ** 2) if len(gaps) > 1 and gaps.any() else math.nan
+
+
+def _seconds(span: float, begins: float) -> Floats:
+    """How many seconds of each hour of the day the log has."""
+    edges = np.clip(np.arange(math.ceil((span + begins) / HOUR) + 1) * HOUR, begins, begins + span)
+    return np.asarray(np.bincount(np.arange(len(edges) - 1) % 24, np.diff(edges), minlength=24), dtype=np.float64)
+
+
+CLASSES = (FRACTION, ONE, SEVERAL, "gang", NO_GPU)
+WHOLE = 1000  # milli of one
+
+
+class GpuPool(NamedTuple):
+    """The nodes of one GPU type, or all nodes for what they have of CPUs."""
+
+    name: str
+    servers: float  # GPUs, or CPU cores
+    most: tuple[int, int, int]  # GPU milli, CPU milli and memory of its largest nodes
+    cores: float
+
+
+class PoolJobs(NamedTuple):
+    """The jobs of one pool, in order of arrival; one number a job."""
+
+    submit: Floats
+    service: Floats
+    need: Floats  # servers that it holds
+    cores: Floats
+    kind: NDArray[np.int64]  # its class
+    bound: NDArray[np.bool_]  # may it run here only?
+
+    @property
+    def work(self) -> Floats:
+        """Server seconds."""
+        return self.need * self.service
+
+
+def pools(cluster: Cluster) -> list[GpuPool]:
+    """The GPU types of a cluster, the largest first, and last all its CPUs."""
+    frame = cluster.frame.with_columns(pl.col("gpus").cast(pl.Int64))
+    pools_by_type = [
+        _pool(name, nodes, float(nodes["gpus"].sum()))
+        for (name,), nodes in frame.filter(pl.col("gpus") > 0).partition_by("gpu_type", as_dict=True).items()
+    ]
+    pools_by_type.sort(key=lambda p: (-p.servers, p.name))
+    return [*pools_by_type, _pool(NO_GPU, frame, float(frame["cpu_milli"].sum()) / WHOLE)]
+
+
+def _pool(name: object, nodes: pl.DataFrame, servers: float) -> GpuPool:
+    most = nodes.select(pl.col("gpus") * WHOLE, "cpu_milli", "memory_mib").max().row(0)
+    return GpuPool(str(name), servers, most, float(nodes["cpu_milli"].sum()) / WHOLE)
+
+
+def split(workload: Workload, among: list[GpuPool], seed: int) -> tuple[list[PoolJobs], tuple[str, ...], pl.DataFrame]:
+    """Split jobs by pool; a job that may run in several is assigned to one at random, weighted by GPUs.
+
+    The table has the jobs that fit no pool, with that reason.
+    """
+    jobs = workload.frame.filter(pl.col("runtime").is_not_null())
+    requested = {name: jobs[name].cast(pl.Int64).to_numpy() for name in ("gpu_milli", "cpu_milli", "memory_mib")}
+    many = jobs["instances"].cast(pl.Int64).to_numpy()
+    none, need = requested["gpu_milli"] == 0, requested["gpu_milli"] * many / WHOLE
+    cores = requested["cpu_milli"] * many / WHOLE
+    names = jobs["gpu_types"].to_frame().unique(maintain_order=True).with_row_index("kind")
+    lists = jobs.select("gpu_types").join(names, on="gpu_types", how="left", maintain_order="left")["kind"].to_numpy()
+    may = np.zeros((len(many), len(among)), dtype=bool)
+    for k, pool in enumerate(among):
+        fits = np.logical_and.reduce([v <= most for v, most in zip(requested.values(), pool.most, strict=True)])
+        if pool.name == NO_GPU:
+            may[:, k] = none & fits & (cores <= pool.servers)
+        else:
+            named = np.array([not types or pool.name in types for types in names["gpu_types"].to_list()], dtype=bool)
+            may[:, k] = ~none & fits & named[lists] & (need <= pool.servers)
+    # One of the pools that each job may use, -1 where there is none
+    upto = np.cumsum(may * np.array([p.servers for p in among]), axis=1)
+    points = np.random.default_rng(seed).random(len(may)) * upto[:, -1]
+    where = np.where(upto[:, -1] > 0, (upto <= points[:, None]).sum(axis=1), -1)
+    kind, alone = _classes(requested["gpu_milli"], many), may.sum(axis=1) == 1
+    columns = (jobs["submit"].to_numpy(), jobs["runtime"].to_numpy(), np.where(none, cores, need), cores, kind, alone)
+    parts = [PoolJobs(*(column[where == k] for column in columns)) for k in range(len(among))]
+    without_runtime = len(workload) - jobs.height
+    nowhere = jobs.filter(pl.Series(where < 0)).select("job", reason=pl.lit("fits no pool of this cluster"))
+    return parts, _notes(without_runtime, nowhere.height, int((may.sum(axis=1) > 1).sum())), nowhere
+
+
+def _classes(milli: NDArray[np.int64], many: NDArray[np.int64]) -> NDArray[np.int64]:
+    rules = [milli == 0, many > 1, milli < WHOLE, milli == WHOLE]
+    return np.select(rules, [4, 3, 0, 1], 2).astype(np.int64)
+
+
+def _notes(unknown: int, never: int, several: int) -> tuple[str, ...]:
+    notes = {
+        f"{unknown:,} jobs without a runtime in the log are left out": unknown,
+        f"{never:,} jobs that fit no pool of this cluster are left out": never,
+        f"{several:,} jobs may run on several GPU types: each is assigned to one at random, weighted by GPUs": several,
+    }
+    return tuple(note for note, count in notes.items() if count)
+
 
 UNITS = 2000  # into which a pool is divided to see who does not fit
 FINEST = 0.05  # servers
@@ -136,8 +319,8 @@ def quantile(waits: WaitDistribution, q: float) -> Floats:
 
     def longer(t: Floats) -> Floats:
         with np.errstate(invalid="ignore"):
-            left = np.where(np.isinf(rate), 0.0, waits.chance * np.exp(-rate * t[:, None]))
-        return np.asarray(left @ waits.weight)
+            tail = np.where(np.isinf(rate), 0.0, waits.chance * np.exp(-rate * t[:, None]))
+        return np.asarray(tail @ waits.weight)
 
     low, high = np.zeros(len(rate)), np.ones(len(rate))
     for _ in range(60):  # as far as needed, at most 10¹⁸ s

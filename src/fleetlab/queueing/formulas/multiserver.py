@@ -15,7 +15,7 @@ import numpy as np
 
 from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing.distributions import Floats
-from fleetlab.queueing.formulas.output import FormulaOutput, alike, stable
+from fleetlab.queueing.formulas.mmc import FormulaOutput, alike, stable
 
 MOST = 3_000  # states: the equations are solved as they are
 
@@ -89,7 +89,7 @@ def _settling(c: int, n: tuple[int, ...], p: tuple[float, ...]) -> Callable[[tup
         settled: dict[State, float] = {}
         pending = {running: 1.0}
         while pending:
-            # Those with most room first: none is reached again later.
+            # Those with the most free servers first: none is reached again later.
             now = max(pending, key=free)
             weight = pending.pop(now)
             for i, chance in enumerate(p):
@@ -168,13 +168,13 @@ def product_form(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[flo
     twos = (c - ones * small) // large
     out = ones * mu1 + twos * mu2
     # A large head is known to wait where a small one would have fitted.
-    known = (c - ones * small - twos * large >= small).astype(np.int64)
+    blocked = (c - ones * small - twos * large >= small).astype(np.int64)
     # f₁ in the one state with that many small jobs; f₂ in that with so many large jobs and the most small ones.
     f1 = ones[1:] * mu1 / out[1:]
     most = (c - np.arange(1, c // large + 1) * large) // small
     f2 = np.arange(1, c // large + 1) * mu2 / (most * mu1 + np.arange(1, c // large + 1) * mu2)
     less1, less2 = (np.concatenate([[0.0], np.cumsum(np.log(f))]) for f in (f1, f2))
-    log = ones * math.log(p1) + (twos + known) * math.log(p2) - less1 - less2[twos]
+    log = ones * math.log(p1) + (twos + blocked) * math.log(p2) - less1 - less2[twos]
     weights = np.exp(log - log.max())  # at completions, but for a factor
     return float(weights.sum() / (weights / out).sum())
 
@@ -190,8 +190,6 @@ def _limit(rate: float, c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tu
 def _possible(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> None:
     alike(n=n, p=p, mu=mu)
     if max(n) > c:
-        msg = f"a job of {max(n)} servers can never run on: {c}"
-        raise WorkloadError(msg, hint="n is at most c, for each class")
+        raise WorkloadError(f"a job of {max(n)} servers can never run on: {c}", hint="n is at most c, for each class")
     if not math.isclose(sum(p), 1.0, rel_tol=1e-6):
-        msg = f"the probabilities of all classes sum to: {sum(p):.6g}"
-        raise WorkloadError(msg, hint="--p 0.5,0.5")
+        raise WorkloadError(f"the probabilities of all classes sum to: {sum(p):.6g}", hint="--p 0.5,0.5")

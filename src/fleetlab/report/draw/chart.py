@@ -14,12 +14,11 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.report.draw.palette import SERIES
-from fleetlab.report.draw.scale import Floats, rounded
+from fleetlab.report.draw.scale import SERIES, Floats, rounded
 from fleetlab.report.markup import clean
 
 POINTS = 1500  # of a curve: about two a pixel
-CURVES = 12  # in one figure: more nobody can tell apart
+CURVES = 12  # in one figure: more cannot be distinguished
 NAMES = 40  # rows or bars of a figure
 CELLS = 60  # names of one side of a heat map
 LARGEST = 1e300  # larger numbers overflow when they are subtracted
@@ -38,10 +37,10 @@ class ChartSeries:
     value: Floats | None = None
     look: int = 0  # its color and dashes, as `palette` counts them
 
-    def where(self, kept: np.ndarray) -> ChartSeries:
+    def where(self, rows: np.ndarray) -> ChartSeries:
         """Return some of the points, by index or mask."""
-        low, high, value = (None if v is None else v[kept] for v in (self.low, self.high, self.value))
-        return replace(self, x=self.x[kept], y=self.y[kept], low=low, high=high, value=value)
+        low, high, value = (None if v is None else v[rows] for v in (self.low, self.high, self.value))
+        return replace(self, x=self.x[rows], y=self.y[rows], low=low, high=high, value=value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,8 @@ class Chart:
         low, high = _ends((c.x for c in self.curves), log=self.log_x)
         if self.log_x or self.figure.kind in ("line", "step"):
             return low, high
-        room = width_of(self.curves) / 2 if self.figure.kind == "bar" else (high - low) * 0.03
-        return low - room, high + room
+        margin = width_of(self.curves) / 2 if self.figure.kind == "bar" else (high - low) * 0.03
+        return low - margin, high + margin
 
     def _upwards(self, low: float, high: float) -> tuple[float, float]:
         if self.figure.kind == "bar" or 0 <= low <= high / 2:
@@ -243,8 +242,8 @@ def _ends(parts: Iterable[Floats | None], *, log: bool = False) -> tuple[float, 
     low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
     if log:
         return (low, high) if high > low * 1.001 else (low / 2, high * 2)
-    room = max(abs(low), abs(high), 1.0) * 1e-9
-    return (low, high) if high - low > room else (low - max(abs(low) / 10, 0.5), high + max(abs(high) / 10, 0.5))
+    least = max(abs(low), abs(high), 1.0) * 1e-9
+    return (low, high) if high - low > least else (low - max(abs(low) / 10, 0.5), high + max(abs(high) / 10, 0.5))
 
 
 def width_of(curves: Iterable[ChartSeries]) -> float:
@@ -262,10 +261,10 @@ def _thin(curve: ChartSeries, kind: str, most: int) -> ChartSeries:
     if n <= most:
         return curve
     edges = np.linspace(0, n, max(2, most // 4) + 1).astype(np.int64)
-    kept = {k for a, b in pairwise(edges.tolist()) for k in _corners(curve.y[a:b], a)}
-    return curve.where(np.array(sorted(kept)))
+    rows = {k for a, b in pairwise(edges.tolist()) for k in _corners(curve.y[a:b], a)}
+    return curve.where(np.array(sorted(rows)))
 
 
 def _corners(y: Floats, offset: int) -> set[int]:
-    known = np.where(np.isfinite(y), y, np.nanmean(y) if np.isfinite(y).any() else 0.0)
-    return {offset, offset + len(y) - 1, offset + int(known.argmin()), offset + int(known.argmax())}
+    finite = np.where(np.isfinite(y), y, np.nanmean(y) if np.isfinite(y).any() else 0.0)
+    return {offset, offset + len(y) - 1, offset + int(finite.argmin()), offset + int(finite.argmax())}

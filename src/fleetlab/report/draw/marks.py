@@ -1,36 +1,38 @@
-"""Marks: curves with bands, bars, dots with whiskers, and cells of heat maps."""
+"""Marks on a plane: curves with bands, bars, dots with whiskers, cells of heat maps; margins, axes and names."""
 
 from __future__ import annotations
 
+import unicodedata
+from dataclasses import dataclass
+
 import numpy as np
 
-from fleetlab.report.draw import palette
-from fleetlab.report.draw.chart import Chart, ChartSeries, width_of
-from fleetlab.report.draw.plane import SIZE, Plane
-from fleetlab.report.draw.scale import Floats, px
-from fleetlab.report.markup import Markup, joined, tag
+from fleetlab.report.draw import scale
+from fleetlab.report.draw.chart import Chart, ChartSeries, Reach, width_of
+from fleetlab.report.draw.scale import Floats, Scale, durations, px
+from fleetlab.report.markup import Markup, clean, joined, tag
 
 FEW = 30  # points of a curve that are also dots
-BAND = 0.8  # of the room of a name that its bars take
+BAND = 0.8  # of the width of a name that its bars take
 WIDEST = 56.0  # pixels of a bar
 THINNEST = 0.6  # pixels of a span
 CAP = 3.0  # half the width of a whisker's end, pixels
-SPOKEN = 240  # cells that have room for their number
+SPOKEN = 240  # cells that are large enough for their number
 
 
 def marks(chart: Chart, plane: Plane) -> Markup:
     """Draw all series, each as a group that the script can hide."""
     if chart.figure.kind == "heat":
         return _heat(chart, plane)
-    drawn = {"line": _curve, "step": _curve, "bar": _bars, "dots": _dots, "span": _spans}[chart.figure.kind]
-    groups = [tag("g", drawn(chart, plane, k), data_s=k) for k in range(len(chart.curves))]
+    draw = {"line": _curve, "step": _curve, "bar": _bars, "dots": _dots, "span": _spans}[chart.figure.kind]
+    groups = [tag("g", draw(chart, plane, k), data_s=k) for k in range(len(chart.curves))]
     return joined(groups)
 
 
 def shift(chart: Chart, k: int) -> tuple[float, float]:
     """Return the offset of the `k`th series beside its name, and its width, in units of names."""
-    room = BAND if chart.x_names else BAND * width_of(chart.curves)
-    each = room / len(chart.curves)
+    band = BAND if chart.x_names else BAND * width_of(chart.curves)
+    each = band / len(chart.curves)
     return (k - (len(chart.curves) - 1) / 2) * each, each
 
 
@@ -44,8 +46,8 @@ def _curve(chart: Chart, plane: Plane, k: int) -> Markup:
     if curve.low is not None and curve.high is not None:
         parts.append(_band(curve, plane, step=step))
     x, y = plane.at(curve.x, curve.y)
-    line = {"stroke_width": 1.8, "stroke_dasharray": palette.dash(look), "fill": "none"}
-    parts.append(tag("path", d=_path(x, y, step=step), **line, **palette.stroke(look)))
+    line = {"stroke_width": 1.8, "stroke_dasharray": scale.dash(look), "fill": "none"}
+    parts.append(tag("path", d=_path(x, y, step=step), **line, **scale.stroke(look)))
     if len(curve.x) <= FEW and not step:
         parts.append(_spots(x, y, look, 5.5))
     return joined(parts)
@@ -70,10 +72,10 @@ def _band(curve: ChartSeries, plane: Plane, *, step: bool) -> Markup:
     """Draw the interval, one closed piece for each stretch where it is known."""
     assert curve.low is not None
     assert curve.high is not None
-    known = np.isfinite(curve.low) & np.isfinite(curve.high)
-    pieces = np.split(np.arange(len(known)), np.flatnonzero(np.diff(known.astype(np.int8))) + 1)
-    parts = [_piece(curve, plane, piece, step=step) for piece in pieces if len(piece) and known[piece[0]]]
-    look = palette.fill(curve.look)
+    finite = np.isfinite(curve.low) & np.isfinite(curve.high)
+    pieces = np.split(np.arange(len(finite)), np.flatnonzero(np.diff(finite.astype(np.int8))) + 1)
+    parts = [_piece(curve, plane, piece, step=step) for piece in pieces if len(piece) and finite[piece[0]]]
+    look = scale.fill(curve.look)
     return tag("path", d=Markup("".join(parts)), fill_opacity=0.18, **look)
 
 
@@ -96,7 +98,7 @@ def _bars(chart: Chart, plane: Plane, k: int) -> Markup:
     curve, (aside, each) = chart.curves[k], shift(chart, k)
     curve = curve.where(np.isfinite(curve.y))
     foot = plane.up.low if plane.up.log else 0.0
-    if chart.x_names:  # few names leave much room: their bars still stand together
+    if chart.x_names:  # few names leave much space: their bars still stand together
         fit = min(1.0, WIDEST / each / abs(plane.along.one(1) - plane.along.one(0)))
         aside, each = aside * fit, each * fit
     a, b = (plane.along.at(curve.x + aside + side * each * 0.46) for side in (-1, 1))
@@ -108,7 +110,7 @@ def _bars(chart: Chart, plane: Plane, k: int) -> Markup:
         else f"M{px(p)} {px(ground)}V{px(t)}H{px(q)}V{px(ground)}Z"
         for p, q, t in ends
     ]
-    bars = tag("path", d=Markup("".join(parts)), **palette.fill(curve.look))
+    bars = tag("path", d=Markup("".join(parts)), **scale.fill(curve.look))
     return joined([bars, _whiskers(curve, plane, aside, None)])
 
 
@@ -125,7 +127,7 @@ def _spans(chart: Chart, plane: Plane, k: int) -> Markup:
     end = np.maximum(plane.up.at(curve.high), begin + THINNEST)
     ends = zip(begin.tolist(), end.tolist(), a.tolist(), b.tolist(), strict=True)
     parts = "".join(f"M{px(s)} {px(p)}H{px(t)}V{px(q)}H{px(s)}Z" for s, t, p, q in ends)
-    return tag("path", d=Markup(parts), **palette.fill(curve.look))
+    return tag("path", d=Markup(parts), **scale.fill(curve.look))
 
 
 def _dots(chart: Chart, plane: Plane, k: int) -> Markup:
@@ -141,18 +143,18 @@ def _spots(x: Floats, y: Floats, look: int, size: float) -> Markup:
     """Draw dots as lines of no length with round ends: they stay round when the figure is stretched."""
     there = np.isfinite(y) & np.isfinite(x)
     parts = "".join(f"M{px(a)} {px(b)}h0" for a, b in zip(x[there].tolist(), y[there].tolist(), strict=True))
-    ends = palette.ends(look)
+    ends = scale.ends(look)
     wide = size if ends == "round" else size * 0.85
-    return tag("path", d=Markup(parts), stroke_width=wide, stroke_linecap=ends, **palette.stroke(look))
+    return tag("path", d=Markup(parts), stroke_width=wide, stroke_linecap=ends, **scale.stroke(look))
 
 
 def _whiskers(curve: ChartSeries, plane: Plane, aside: float, look: int | None) -> Markup:
     """Draw intervals; on bars in black, to be seen."""
     if curve.low is None or curve.high is None:
         return Markup()
-    known = np.isfinite(curve.low) & np.isfinite(curve.high)
-    at = plane.along.at(curve.x[known] + aside).tolist()
-    low, high = (plane.up.at(side[known]).tolist() for side in (curve.low, curve.high))
+    finite = np.isfinite(curve.low) & np.isfinite(curve.high)
+    at = plane.along.at(curve.x[finite] + aside).tolist()
+    low, high = (plane.up.at(side[finite]).tolist() for side in (curve.low, curve.high))
     c = CAP
     parts = [
         f"M{px(p)} {px(x - c)}v{px(2 * c)}M{px(p)} {px(x)}H{px(q)}M{px(q)} {px(x - c)}v{px(2 * c)}"
@@ -160,7 +162,7 @@ def _whiskers(curve: ChartSeries, plane: Plane, aside: float, look: int | None) 
         else f"M{px(x - c)} {px(p)}h{px(2 * c)}M{px(x)} {px(p)}V{px(q)}M{px(x - c)} {px(q)}h{px(2 * c)}"
         for x, p, q in zip(at, low, high, strict=True)
     ]
-    line = {"class_": "ink", "stroke": palette.INK} if look is None else palette.stroke(look)
+    line = {"class_": "ink", "stroke": scale.INK} if look is None else scale.stroke(look)
     return tag("path", d=Markup("".join(parts)), stroke_width=1.4, fill="none", **line)
 
 
@@ -170,7 +172,7 @@ def _whiskers(curve: ChartSeries, plane: Plane, aside: float, look: int | None) 
 def _heat(chart: Chart, plane: Plane) -> Markup:
     cells = chart.curves[0]
     assert cells.value is not None
-    levels = np.round((cells.value - cells.value.min()) / (np.ptp(cells.value) or 1.0) * (palette.LEVELS - 1))
+    levels = np.round((cells.value - cells.value.min()) / (np.ptp(cells.value) or 1.0) * (scale.LEVELS - 1))
     parts = [_level(cells.where(levels == k), plane, int(k)) for k in np.unique(levels)]
     wide = plane.along.one(1) - plane.along.one(0)
     if len(cells.x) <= SPOKEN and wide >= 34:
@@ -184,10 +186,113 @@ def _level(cells: ChartSeries, plane: Plane, level: int) -> Markup:
     parts = "".join(
         f"M{px(a)} {px(b)}H{px(c)}V{px(d)}H{px(a)}Z" for a, b, c, d in zip(left, top, right, bottom, strict=True)
     )
-    return tag("path", d=Markup(parts), fill=palette.heat(level))
+    return tag("path", d=Markup(parts), fill=scale.heat(level))
 
 
 def _spoken(x: float, y: float, value: float, level: float, plane: Plane) -> Markup:
-    fill = "#ffffff" if level < palette.LEVELS * 0.5 else "#000000"
+    fill = "#ffffff" if level < scale.LEVELS * 0.5 else "#000000"
     at = {"x": px(plane.along.one(x)), "y": px(plane.up.one(y) + 4)}
     return tag("text", f"{value:.3g}", **at, fill=fill, text_anchor="middle", font_size=SIZE - 1)
+
+
+LETTER = 7.2  # pixels: of a letter at 12 pixels, on the wide side
+SLIM, BROAD = frozenset("iljtfrI.,:;|'!()[] ·-"), frozenset("mwMW@%—")
+SIZE = 12  # of letters
+ROW = 24.0  # pixels a name, where names run down
+HEAD, FOOT, SIDE = 28.0, 44.0, 16.0  # above, below and right of what is drawn
+SHAPE = 0.52  # height by width
+LOWEST = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """`along` is the axis of x and `up` that of y; in `rows`, names run down and the axes are swapped."""
+
+    width: float
+    height: float
+    along: Scale
+    up: Scale
+    rows: bool = False
+    slanted: bool = False  # names below the sheet that do not fit side by side
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of the plot area."""
+        across, down = (self.up, self.along) if self.rows else (self.along, self.up)
+        top, bottom = sorted((down.start, down.stop))
+        return across.start, top, across.stop, bottom
+
+    def at(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Return the positions of points: from the left, from the top."""
+        along, up = self.along.at(x), self.up.at(y)
+        return (up, along) if self.rows else (along, up)
+
+
+def long(text: str) -> float:
+    """Return about how many pixels a text takes, rather too many: fonts differ."""
+    return sum(map(_wide, text))
+
+
+def fitted(text: str, width: float) -> str:
+    """Return as much of a text as fits.
+
+    >>> fitted("a long name", 1000), fitted("a long name", 40)
+    ('a long name', 'a lon…')
+    """
+    text = clean(text, 200)
+    while text and long(text) > width:
+        text = text.removesuffix("…")[:-1].rstrip() + "…" if len(text) > 2 else ""
+    return text
+
+
+def _wide(c: str) -> float:
+    if c in SLIM:
+        return 0.65 * LETTER
+    broad = c in BROAD or unicodedata.east_asian_width(c) in "WF"
+    return LETTER * (1.7 if broad else 1.15 if c.isupper() else 1.05)
+
+
+def plane(chart: Chart, reach: Reach, width: float) -> Plane:
+    """Lay out a chart of that width."""
+    if chart.figure.kind == "heat":
+        return _grid(chart, reach, width)
+    if chart.x_names and (
+        chart.figure.kind in ("dots", "span") or (chart.figure.kind == "bar" and not _fit(chart, width - 80))
+    ):
+        return _rows(chart, reach, width)
+    height = max(LOWEST, width * SHAPE)
+    up = Scale(*reach.y, height - FOOT, HEAD, chart.log_y)
+    left = max(long(text) for _, text in up.ticks(upwards(up))) + 10
+    times = durations(chart.figure.x, *reach.x) if chart.log_x else {}
+    along = Scale(*reach.x, left, width - SIDE, chart.log_x, chart.x_names, whole=chart.whole, times=times)
+    return Plane(width, height, along, up)
+
+
+def upwards(scale: Scale) -> int:
+    """Return about how many ticks an axis has."""
+    return max(3, int(abs(scale.stop - scale.start) / 38))
+
+
+def _fit(chart: Chart, width: float) -> bool:
+    """Whether the names fit side by side."""
+    return max(map(long, chart.x_names)) + 8 <= width / len(chart.x_names)
+
+
+def _rows(chart: Chart, reach: Reach, width: float) -> Plane:
+    left = min(max(map(long, chart.x_names)), 0.52 * width) + 10
+    each = ROW * (1.0 if chart.figure.kind == "span" else max(1.0, 0.55 * len(chart.curves)))
+    bottom = HEAD + each * len(chart.x_names)
+    along = Scale(*reach.x, HEAD, bottom, names=chart.x_names)
+    up = Scale(*reach.y, left, width - SIDE - 8, chart.log_y)
+    return Plane(width, bottom + FOOT, along, up, rows=True)
+
+
+def _grid(chart: Chart, reach: Reach, width: float) -> Plane:
+    left = min(max(map(long, chart.y_names), default=0.0), 0.3 * width) + 10
+    width_of_cells = width - SIDE - left
+    slanted = bool(chart.x_names) and not _fit(chart, width_of_cells)
+    foot = FOOT + (min(max(map(long, chart.x_names)), 0.3 * width) * 0.6 if slanted else 0.0)
+    bottom = HEAD + len(chart.y_names) * float(np.clip(width_of_cells / max(1, len(chart.x_names)) * 0.6, 14, 34))
+    along = Scale(*reach.x, left, width - SIDE, names=chart.x_names)
+    up = Scale(*reach.y, HEAD, bottom, names=chart.y_names)
+    return Plane(width, bottom + foot + 34, along, up, slanted=slanted)

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.report.draw import palette
 from fleetlab.report.draw.chart import Chart, Reach
-from fleetlab.report.draw.marks import marks
-from fleetlab.report.draw.plane import SIZE, Plane, fitted, long, plane, upwards
-from fleetlab.report.draw.scale import SECONDS, label, px
+from fleetlab.report.draw.marks import SIZE, Plane, fitted, long, marks, plane, upwards
+from fleetlab.report.draw.scale import INK, LEVELS, PAPER, RULE, SECONDS, SOFT, dash, heat, label, px, stroke
+from fleetlab.report.draw.scale import ends as ends_of
 from fleetlab.report.markup import Markup, clean, joined, tag
 
 WIDE, NARROW = 560.0, 344.0
@@ -29,11 +28,11 @@ def svg(
 ) -> Markup:
     """Draw a chart; `key` is unique in the page; `whole` adds title and legend, for a file."""
     sheet = plane(chart, reach or chart.reach(), width)
-    inside = [_nothing(sheet)] if chart.empty else _drawn(chart, sheet, key)
+    inside = [_nothing(sheet)] if chart.empty else _layers(chart, sheet, key)
     names, deep = _key(chart, sheet)
     full = (-EDGE, -TITLE, sheet.width + 2 * EDGE, sheet.height + TITLE + deep + EDGE)
     view = full if whole else (0, 0, sheet.width, sheet.height)
-    paper = tag("rect", x=-EDGE, y=-TITLE, width=full[2], height=full[3], class_="paper", fill=palette.PAPER)
+    paper = tag("rect", x=-EDGE, y=-TITLE, width=full[2], height=full[3], class_="paper", fill=PAPER)
     title = _text(fitted(chart.figure.title, width / 1.3), 0, -12, font_weight="600", font_size=SIZE + 2)
     about: dict[str, Any] = {
         "role": "img",
@@ -50,7 +49,7 @@ def svg(
     return tag("svg", paper, title, *inside, names, viewBox=" ".join(map(px, view)), **about)
 
 
-def _drawn(chart: Chart, sheet: Plane, key: str) -> list[Markup]:
+def _layers(chart: Chart, sheet: Plane, key: str) -> list[Markup]:
     left, top, right, bottom = sheet.box
     clip = tag("rect", x=px(left - 6), y=px(top - 6), width=px(right - left + 12), height=px(bottom - top + 12))
     inner = tag("g", marks(chart, sheet), class_="marks")
@@ -64,7 +63,7 @@ def _drawn(chart: Chart, sheet: Plane, key: str) -> list[Markup]:
 
 
 def _text(text: str, x: float, y: float, **more: Any) -> Markup:  # noqa: ANN401
-    look = {"class_": "t", "fill": palette.INK} | more
+    look = {"class_": "t", "fill": INK} | more
     return tag("text", text, x=px(x), y=px(y), **look)
 
 
@@ -81,12 +80,12 @@ def _axes(chart: Chart, sheet: Plane) -> Markup:
     along = chart.figure.x.removesuffix(SECONDS) if sheet.along.times else chart.figure.x
     across, down = (chart.figure.y, along) if sheet.rows else (along, chart.figure.y)
     below = sheet.height - (42 if chart.figure.kind == "heat" else 8)
-    soft = {"class_": "t soft", "fill": palette.SOFT}
+    soft = {"class_": "t soft", "fill": SOFT}
     return joined(
         [
             tag("g", *_across(sheet), class_="across"),
             tag("g", *_down(sheet), class_="down"),
-            tag("line", x1=px(left), x2=px(right), y1=px(bottom), y2=px(bottom), class_="axis", stroke=palette.SOFT),
+            tag("line", x1=px(left), x2=px(right), y1=px(bottom), y2=px(bottom), class_="axis", stroke=SOFT),
             _text(fitted(down, sheet.width), 0, 12, **soft),
             _text(fitted(across, right), right, below, text_anchor="end", **soft),
         ]
@@ -109,7 +108,7 @@ def _tick(text: str, at: float, top: float, bottom: float, sheet: Plane, *, line
     if sheet.slanted:
         turned = f"rotate(-38 {px(at)} {px(bottom + 14)})"
         return [_text(clean(text, 18), at, bottom + 14, text_anchor="end", transform=turned)]
-    grid = tag("line", x1=px(at), x2=px(at), y1=px(top), y2=px(bottom), class_="grid", stroke=palette.RULE)
+    grid = tag("line", x1=px(at), x2=px(at), y1=px(top), y2=px(bottom), class_="grid", stroke=RULE)
     return [*([grid] if line else []), _text(text, at, bottom + 17, text_anchor="middle")]
 
 
@@ -121,9 +120,7 @@ def _down(sheet: Plane) -> list[Markup]:
     parts = []
     for at, name in ticks:
         if not scale.names:
-            parts.append(
-                tag("line", x1=px(left), x2=px(right), y1=px(at), y2=px(at), class_="grid", stroke=palette.RULE)
-            )
+            parts.append(tag("line", x1=px(left), x2=px(right), y1=px(at), y2=px(at), class_="grid", stroke=RULE))
         parts.append(_text(fitted(name, left - 6), left - 6, at + 4, text_anchor="end"))
     return parts
 
@@ -133,13 +130,12 @@ def _shades(chart: Chart, sheet: Plane) -> Markup:
     value = chart.curves[0].value
     assert value is not None
     left, _, right, _ = sheet.box
-    y, wide = sheet.height - 28, min(240.0, (right - left) * 0.6) / palette.LEVELS
+    y, wide = sheet.height - 28, min(240.0, (right - left) * 0.6) / LEVELS
     steps = [
-        tag("rect", x=px(left + k * wide), y=px(y), width=px(wide + 0.3), height=8, fill=palette.heat(k))
-        for k in range(palette.LEVELS)
+        tag("rect", x=px(left + k * wide), y=px(y), width=px(wide + 0.3), height=8, fill=heat(k)) for k in range(LEVELS)
     ]
     low, high = (label(float(f"{v:.3g}")) for v in (np.min(value), np.max(value)))
-    end = left + palette.LEVELS * wide
+    end = left + LEVELS * wide
     return joined([*steps, _text(low, left, y + 20), _text(high, end, y + 20, text_anchor="end")])
 
 
@@ -160,10 +156,10 @@ def _key(chart: Chart, sheet: Plane) -> tuple[Markup, float]:
 def swatch(look: int, x: float = 0, y: float = 6) -> Markup:
     """Draw a short line or dot of that look."""
     line, dot = Markup(f"M{px(x)} {px(y)}h22"), Markup(f"M{px(x + 11)} {px(y)}h0")
-    color, ends = palette.stroke(look), palette.ends(look)
+    color, ends = stroke(look), ends_of(look)
     return joined(
         [
-            tag("path", d=line, stroke_width=2, stroke_dasharray=palette.dash(look), **color),
+            tag("path", d=line, stroke_width=2, stroke_dasharray=dash(look), **color),
             tag("path", d=dot, stroke_width=7 if ends == "round" else 6, stroke_linecap=ends, **color),
         ]
     )

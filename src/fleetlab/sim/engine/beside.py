@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView, Record, Records
-from fleetlab.sim.nodes import give_back, holds, recount, room, room_after, take_gpus
+from fleetlab.sim.nodes import give_back, holds, node_slots, node_slots_after, recount, take_gpus
 
 
 class Reservation(NamedTuple):
@@ -20,7 +20,7 @@ class Reservation(NamedTuple):
     owner: Ints  # [1]: the job that it was made for
     then: NodeView  # without the head; only nodes of the classes that the head may use are up to date
     head: Records  # SHAPE, [1]: of the head
-    rooms: Ints  # [nodes]: how many of its instances a node could take then
+    counts: Ints  # [nodes]: how many of its instances a node could take then
     spare: Ints  # [1]: how many more they could take in all than it has
     masked: NodeView  # nodes without the GPUs that a fraction may not take
     ends: Floats  # [jobs]: heap of running jobs by expected end
@@ -33,18 +33,18 @@ class Reservation(NamedTuple):
 @inner
 def may_take(shape: Record, n: int, at: int, beside: Reservation) -> bool:
     """Return whether the head still fits at its time if node `n` takes an instance, a fraction on GPU `at`."""
-    then, most, spare = beside.then, beside.rooms[n], beside.spare[0]
+    then, most, spare = beside.then, beside.counts[n], beside.spare[0]
     if most <= spare:
         return True
-    return most - room_after(beside.head[0], shape, then.nodes[n], then.gpus, then.apps, at) <= spare
+    return most - node_slots_after(beside.head[0], shape, then.nodes[n], then.gpus, then.apps, at) <= spare
 
 
 @inner
 def update_spare(n: int, beside: Reservation) -> None:
     """Count again how many instances of the head node `n` could take."""
-    then, before = beside.then, beside.rooms[n]
-    beside.rooms[n] = room(beside.head[0], then.nodes[n], then.gpus, then.apps)
-    beside.spare[0] += beside.rooms[n] - before
+    then, before = beside.then, beside.counts[n]
+    beside.counts[n] = node_slots(beside.head[0], then.nodes[n], then.gpus, then.apps)
+    beside.spare[0] += beside.counts[n] - before
 
 
 @inner
@@ -81,7 +81,7 @@ def mask(shape: Record, n: int, now: NodeView, beside: Reservation) -> None:
 @inner
 def is_masked(shape: Record, n: int, beside: Reservation) -> bool:
     """Return whether a fraction may not take every GPU of node `n` that holds it."""
-    return shape.gpus > 0 and shape.milli < WHOLE and beside.rooms[n] > beside.spare[0]
+    return shape.gpus > 0 and shape.milli < WHOLE and beside.counts[n] > beside.spare[0]
 
 
 @inner
@@ -96,10 +96,10 @@ def holds_beside(shape: Record, n: int, now: NodeView, beside: Reservation) -> b
 
 
 @inner
-def room_beside(shape: Record, n: int, now: NodeView, beside: Reservation) -> int:
+def node_slots_beside(shape: Record, n: int, now: NodeView, beside: Reservation) -> int:
     """Return how many instances that do not delay the head node `n` could take, at most."""
     node = now.nodes[n]
-    most = room(shape, node, now.gpus, now.apps)
+    most = node_slots(shape, node, now.gpus, now.apps)
     if most == 0 or not is_masked(shape, n, beside):
         return most if most and may_take(shape, n, -1, beside) else 0
     for g in range(node.first_gpu, node.end_gpu):

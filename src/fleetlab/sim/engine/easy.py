@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim.engine.beside import Reservation, room_beside
+from fleetlab.sim.engine.beside import Reservation, node_slots_beside
 from fleetlab.sim.engine.events import complete, exceeds_freed, next_instant, start, summarize_freed
 from fleetlab.sim.engine.fit import allocate, fit_bound
 from fleetlab.sim.engine.queue import add_candidate, contend, enqueue, learn_key
 from fleetlab.sim.engine.reservation import allocate_beside, reserve, slots_beside
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, ScheduleTable
+from fleetlab.sim.engine.timed import Timed, rank_kind
 from fleetlab.sim.heap import pop, push, remove
 from fleetlab.sim.jit import inline, inner, loop
 from fleetlab.sim.layout import Floats, Record
-from fleetlab.sim.nodes import room
+from fleetlab.sim.nodes import node_slots
 
 CONTINUE, AGAIN = range(2)  # what a tried job means for the pass
 
@@ -37,9 +38,9 @@ def retry(jobs: Jobs, resources: Resources, reservation: Reservation, events: Ev
             continue
         for f in range(clock.freed):
             n = events.freed[f]
-            queue.fit_bound += room(shape, now.nodes[n], now.gpus, now.apps)
+            queue.fit_bound += node_slots(shape, now.nodes[n], now.gpus, now.apps)
             if queue.delays:
-                queue.both_bound += room_beside(shape, n, now, reservation)
+                queue.both_bound += node_slots_beside(shape, n, now, reservation)
         if (queue.both_bound if queue.delays else queue.fit_bound) >= kind.instances:
             add_candidate(k, queues, clock)
 
@@ -62,24 +63,42 @@ def arrive(jobs: Jobs, events: Events, queues: Queues, by_estimate: int) -> None
 
 
 @inner
-def first_within(queue: Record, queues: Queues, estimate: Floats, window: float) -> int:
-    """Return the position of the first-ranked job of a kind that is expected to run at most `window`; -1: none."""
-    best, keys, jobs = -1, queues.keys, queues.jobs
-    for i in range(queue.first, queue.first + queue.length):
-        if estimate[jobs[i]] <= window and (
-            best < 0 or keys[i] < keys[best] or (keys[i] == keys[best] and jobs[i] < jobs[best])
-        ):
-            best = i
-    return best
+def after_subtree(i: int) -> int:
+    """Return which entry of a heap to look at after entry `i` and all below it; 0: none is left."""
+    while i > 0 and i % 2 == 0:  # the second of two
+        i = (i - 1) >> 1
+    return i + 1 if i > 0 else 0
 
 
 @inner
-def leave_queue(j: int, queue: Record, queues: Queues) -> None:
+def first_within(queue: Record, queues: Queues, estimate: Floats, window: float) -> int:
+    """Return the position of the first-ranked job of a kind that is expected to run at most `window`; -1: none.
+
+    Below an entry of a heap all rank behind it: with a long queue, few are looked at.
+    """
+    best, keys, jobs, i = -1, queues.keys, queues.jobs, 0
+    while True:
+        at = queue.first + i
+        if i < queue.length and (
+            best < 0 or keys[at] < keys[best] or (keys[at] == keys[best] and jobs[at] < jobs[best])
+        ):
+            if estimate[jobs[at]] > window:
+                i = 2 * i + 1
+                continue
+            best = at
+        i = after_subtree(i)
+        if i == 0:
+            return best
+
+
+@inner
+def leave_queue(j: int, key: float, queue: Record, queues: Queues) -> None:
     """Remove a job that starts from the queue of its kind; it need not be the first."""
-    i = queue.first
-    while queues.jobs[i] != j:
-        i += 1
-    remove(queues.keys, queues.jobs, queue.first, queue.length, i)
+    first, keys, jobs, k = queue.first, queues.keys, queues.jobs, 0
+    while k >= queue.length or jobs[first + k] != j:
+        below = k < queue.length and (keys[first + k] < key or (keys[first + k] == key and jobs[first + k] < j))
+        k = 2 * k + 1 if below else after_subtree(k)
+    remove(queues.keys, queues.jobs, queue.first, queue.length, first + k)
     queue.length -= 1
     if queue.length == 0:
         queue.shortest = np.inf
@@ -125,7 +144,7 @@ def try_job(
     else:
         fits = allocate_beside(placement, shape, count, resources, memo, reservation, schedule.placed, at)
     if fits == count:
-        leave_queue(j, queue, queues)
+        leave_queue(j, jobs.key[j], queue, queues)
         start(j, jobs, events, schedule)
         if head >= 0 and ahead:  # the head started, or a job before it: the first that does not fit is the head now
             clock.head, clock.renew = -1, 1
@@ -196,12 +215,42 @@ def count_candidates(
             queue.both_bound = slots_beside(shape, count, resources, reservation) if queue.delays else 0
 
 
+@inner
+def may_start(jobs: Jobs, queues: Queues, clock: Record) -> bool:
+    """Return whether a job may fit of which that is not known to be false."""
+    for i in range(clock.candidates):
+        queue = queues.kinds[queues.candidates[i]]
+        if queue.slot < 0 or queue.fit_bound >= jobs.kinds[queues.candidates[i]].instances:
+            return True
+    for i in range(clock.listed):
+        if queues.kinds[queues.listed[i]].fit_bound >= jobs.kinds[queues.listed[i]].instances:
+            return True
+    return False
+
+
+@inner
+def forget_candidates(queues: Queues, clock: Record) -> None:
+    """End an instant in which no job can start."""
+    for i in range(clock.candidates):
+        queues.kinds[queues.candidates[i]].candidate = 0
+
+
+@inner
+def rank_queues(jobs: Jobs, queues: Queues, timed: Timed, clock: Record) -> None:
+    """Rank all waiting jobs as of now."""
+    for i in range(clock.candidates):
+        if queues.kinds[queues.candidates[i]].slot < 0:
+            rank_kind(queues.candidates[i], jobs, queues, timed, clock)
+    for i in range(clock.listed):
+        rank_kind(queues.listed[i], jobs, queues, timed, clock)
+
+
 @loop
 def run_easy(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, queues: Queues,
-    schedule: ScheduleTable, reservation: Reservation, by_estimate: int, exact: int, until: float,
+    schedule: ScheduleTable, reservation: Reservation, by_estimate: int, exact: int, timed: Timed, until: float,
 ) -> None:  # fmt: skip
-    """Play all events; `exact`: every estimate is the true runtime."""
+    """Play all events; `exact`: every estimate is the true runtime, and ranks do not change."""
     clock = events.clock
     while next_instant(jobs, events, until):
         complete(jobs, resources, events, schedule, clock.listed > 0)  # before new jobs request what it frees
@@ -213,6 +262,11 @@ def run_easy(
             continue
         if not exact or clock.now >= clock.shadow_time:
             clock.head = -1  # not all went as estimated: whoever is first gets a new reservation
+        if timed.changes:
+            if not may_start(jobs, queues, clock):
+                forget_candidates(queues, clock)
+                continue
+            rank_queues(jobs, queues, timed, clock)
         clock.renew = clock.head < 0
         after = AGAIN
         while after == AGAIN:

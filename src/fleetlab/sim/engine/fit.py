@@ -9,7 +9,7 @@ from fleetlab.sim.engine.scores import Memo, place_by_score, place_randomly
 from fleetlab.sim.engine.state import Allocation, Resources
 from fleetlab.sim.jit import inline, inner
 from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeView, Record
-from fleetlab.sim.nodes import end_gang, give_back, room, take
+from fleetlab.sim.nodes import end_gang, give_back, node_slots, take
 
 
 @inline
@@ -102,7 +102,7 @@ def slots(shape: Record, enough: int, state: NodeView, header: Record, numbers: 
     if shape.gpus == 0:
         for n in range(len(nodes)):
             if nodes[n].free_cpu >= shape.cpu:
-                count += room(shape, nodes[n], state.gpus, state.apps)
+                count += node_slots(shape, nodes[n], state.gpus, state.apps)
                 if count >= enough:
                     break
         return count
@@ -112,7 +112,7 @@ def slots(shape: Record, enough: int, state: NodeView, header: Record, numbers: 
             for i in range(numbers[ranges], numbers[ranges + 1]):
                 node = nodes[numbers[i]]
                 if node.largest_free >= shape.milli and node.free_cpu >= shape.cpu:
-                    count += room(shape, node, state.gpus, state.apps)
+                    count += node_slots(shape, node, state.gpus, state.apps)
                     if count >= enough:
                         return count
     return count

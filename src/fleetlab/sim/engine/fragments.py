@@ -32,7 +32,7 @@ class Usefulness(NamedTuple):
 
 
 def no_lines(typical: int) -> Usefulness:
-    """Make room for lines, for so many typical shapes."""
+    """Allocate lines, for so many typical shapes."""
     return Usefulness(np.full(MAX_ENTRIES, -1.0), table(1, LINES)[0], np.zeros(typical, dtype=np.int64))
 
 
@@ -139,9 +139,9 @@ def growth_by_lines(
         free = gpus[g].free
         if free < milli or gpus[g].free_memory < shape.gpu_memory:
             continue
-        left = (free - milli) * lines[at + bands[free - milli]] - free * lines[at + bands[free]]
+        growth = (free - milli) * lines[at + bands[free - milli]] - free * lines[at + bands[free]]
         if free == WHOLE:
-            left += lines[idles + idle - 1] - lines[idles + idle]
-        if left > best:
-            best, card = left, g
+            growth += lines[idles + idle - 1] - lines[idles + idle]
+        if growth > best:
+            best, card = growth, g
     return before - (after + best) - taken, card

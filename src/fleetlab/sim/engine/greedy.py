@@ -1,7 +1,7 @@
 """The quick loop with greedy backfill: every waiting job that fits may start, in the order of the queue.
 
 Jobs of one kind fit or fail together, so a pass looks at kinds, not at jobs, and only at those that nodes freed since
-the last look may help: what fitted then, plus the room on every node freed since, bounds what fits now.
+the last look may help: what fitted then, plus what fits on every node freed since, bounds what fits now.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from fleetlab.sim.engine.fit import allocate, fit_bound, slots
 from fleetlab.sim.engine.queue import add_candidate, contend, dequeue, enqueue, learn_key, list_kind, unlist_kind
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, ScheduleTable
+from fleetlab.sim.engine.timed import Timed, rank_kind
 from fleetlab.sim.heap import pop
 from fleetlab.sim.jit import inline, inner, loop
 from fleetlab.sim.layout import UNLIMITED, Record
-from fleetlab.sim.nodes import room
+from fleetlab.sim.nodes import node_slots
 
 
 @inner
 def raise_bounds(resources: Resources, events: Events, queues: Queues) -> None:
-    """Add the room on freed nodes to what may fit of every waiting shape."""
+    """Add what fits on freed nodes to what may fit of every waiting shape."""
     clock, now = events.clock, resources.now
     for i in range(clock.listed):
         shape = resources.shapes[queues.listed[i]]
         if not exceeds_freed(shape, clock):
             for f in range(clock.freed):
-                more = room(shape, now.nodes[events.freed[f]], now.gpus, now.apps)
+                more = node_slots(shape, now.nodes[events.freed[f]], now.gpus, now.apps)
                 queues.shapes[queues.listed[i]].fit_bound += more
 
 
@@ -84,12 +85,14 @@ def may_fit(k: int, jobs: Jobs, resources: Resources, queues: Queues, clock: Rec
 @inline
 def start_candidates(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, queues: Queues,
-    schedule: ScheduleTable,
+    schedule: ScheduleTable, timed: Timed,
 ) -> None:  # fmt: skip
     """Start the first-ranked job of the kinds that may fit, again and again, until none fits."""
     clock, size = events.clock, 0
     for i in range(clock.candidates):
         if may_fit(queues.candidates[i], jobs, resources, queues, clock):
+            if timed.changes:
+                rank_kind(queues.candidates[i], jobs, queues, timed, clock)
             size = contend(queues.kinds[queues.candidates[i]], queues, size)
     while size:
         j = queues.first_jobs[0]
@@ -131,7 +134,7 @@ def update_lists(jobs: Jobs, queues: Queues, clock: Record) -> None:
 @loop
 def run_greedy(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, queues: Queues,
-    schedule: ScheduleTable, by_estimate: int, until: float,
+    schedule: ScheduleTable, by_estimate: int, timed: Timed, until: float,
 ) -> None:  # fmt: skip
     """Play all events."""
     clock = events.clock
@@ -143,5 +146,5 @@ def run_greedy(
             retry(jobs, queues, events)
         arrive(jobs, events, queues, by_estimate)
         if clock.candidates:
-            start_candidates(placement, jobs, resources, memo, events, queues, schedule)
+            start_candidates(placement, jobs, resources, memo, events, queues, schedule, timed)
             update_lists(jobs, queues, clock)

@@ -4,8 +4,8 @@ GPUs of one type are in lists by how much of them is free, nodes of one type in 
 list is a row of bits with a second row that says which words of it are not empty, so the tightest GPU or node that may
 hold an instance is the first set bit of the first list that is not empty. Where CPU is scarcer than GPUs, nodes of one
 type are kept apart by how much CPU they have free, in tiers: else the lists fill up with idle GPUs that no job can use.
-A job of CPU only goes to the node with the fewest GPUs that has room: a tree of the most CPU free, over nodes in that
-order, finds it.
+A job of CPU only goes to the node with the fewest GPUs on which it fits: a tree of the most CPU free finds it, over
+nodes in that order.
 
 The result is that of `placements.pick` with `best_fit`, node for node and GPU for GPU; a test compares the two.
 """
@@ -74,9 +74,9 @@ def set_bit(bits: Bits, begin: int, sums: int, i: int) -> None:
 def clear_bit(bits: Bits, begin: int, sums: int, i: int) -> None:
     """Remove slot `i` from a list."""
     w = i >> 6
-    left = bits[begin + w] & ~(ONE << np.uint64(i & 63))
-    bits[begin + w] = left
-    if left == NONE:
+    rest = bits[begin + w] & ~(ONE << np.uint64(i & 63))
+    bits[begin + w] = rest
+    if rest == NONE:
         bits[sums + (w >> 6)] &= ~(ONE << np.uint64(w & 63))
 
 
@@ -110,7 +110,7 @@ def tier_of(header: Record, cpu: int) -> int:
 def first_gpu(
     shape: Record, state: NodeView, index: Index, group: Record, level: int, below: int, beside: Reservation | None
 ) -> int:
-    """Return the first GPU of a list, with a number below `below`, whose node has room beside it; -1: none."""
+    """Return the first GPU of a list, with a number below `below`, whose node has the other resources; -1: none."""
     bits, begin = index.bits, group.gpu_bits + level * group.gpu_words
     sums, vram, full = group.gpu_sums + level * group.gpu_sum_words, shape.gpu_memory, -1
     for k in range(group.gpu_sum_words):

@@ -7,6 +7,7 @@ from fleetlab.sim.engine.fit import allocate
 from fleetlab.sim.engine.queue import learn_key
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Events, Jobs, Resources, ScheduleTable
+from fleetlab.sim.engine.timed import Timed, rank_anew
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inline, loop
 from fleetlab.sim.layout import Floats, Ints
@@ -54,10 +55,12 @@ def start_in_order(
 @loop
 def run_none(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, keys: Floats, heap: Ints,
-    schedule: ScheduleTable, by_estimate: int, until: float,
+    schedule: ScheduleTable, by_estimate: int, timed: Timed, until: float,
 ) -> None:  # fmt: skip
     """Play all events. `keys` and `heap` are empty where jobs arrive in the order of their ranks."""
     while next_instant(jobs, events, until):
         complete(jobs, resources, events, schedule, events.clock.head >= 0)  # before new jobs request what it frees
         arrive(jobs, events, keys, heap, by_estimate)
+        if timed.changes:
+            rank_anew(jobs, keys, heap, events.clock.waiting, timed, events.clock)
         start_in_order(placement, jobs, resources, memo, events, keys, heap, schedule)

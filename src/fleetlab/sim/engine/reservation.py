@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim.engine.beside import Reservation, claim, holds_beside, is_masked, room_beside, unclaim
+from fleetlab.sim.engine.beside import Reservation, claim, holds_beside, is_masked, node_slots_beside, unclaim
 from fleetlab.sim.engine.fit import free_on_types, place_by_index, release
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Allocation, Events, Jobs, Resources, ScheduleTable
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inline, inner
 from fleetlab.sim.layout import SHAPE, TICK, NodeView, Record, Records, table, writable
-from fleetlab.sim.nodes import end_gang, give_back, room, take, tightest
+from fleetlab.sim.nodes import end_gang, give_back, node_slots, take, tightest
 from fleetlab.sim.placements import score
 
 
@@ -45,17 +45,17 @@ def copy_node(n: int, source: NodeView, target: NodeView) -> None:
 
 
 @inner
-def room_now(shape: Record, now: NodeView, reservation: Reservation) -> int:
-    """Copy the nodes that a shape may use into `then`; return how many instances fit, of which `rooms` has each's."""
-    then, rooms, fits = reservation.then, reservation.rooms, 0
+def count_now(shape: Record, now: NodeView, reservation: Reservation) -> int:
+    """Copy the nodes that a shape may use into `then`; return how many instances fit, of which `counts` has each's."""
+    then, counts, fits = reservation.then, reservation.counts, 0
     for n in range(len(now.nodes)):
-        rooms[n] = 0
+        counts[n] = 0
         if shape.types & now.nodes[n].node_class:
             copy_node(n, now, then)
             node = then.nodes[n]
             if node.free_cpu >= shape.cpu and (shape.gpus == 0 or node.largest_free >= shape.milli):
-                rooms[n] = room(shape, node, then.gpus, then.apps)
-                fits += rooms[n]
+                counts[n] = node_slots(shape, node, then.gpus, then.apps)
+                fits += counts[n]
     return fits
 
 
@@ -92,10 +92,10 @@ def reserve(
 
     `then` becomes what is free at that time on the nodes that it may use; no other node can delay it.
     """
-    kind, clock, then, rooms = jobs.kinds[jobs.kind[j]], events.clock, reservation.then, reservation.rooms
+    kind, clock, then, counts = jobs.kinds[jobs.kind[j]], events.clock, reservation.then, reservation.counts
     shape, ends, heap, placed = resources.shapes[kind.shape_id], reservation.ends, reservation.by_end, schedule.placed
     reservation.owner[0], reservation.head[0], now, when = j, shape, clock.now, clock.now
-    fits = room_now(shape, resources.now, reservation)
+    fits = count_now(shape, resources.now, reservation)
     size = line_up_ends(shape.types, jobs, resources, events, schedule, reservation)
     # All that ends at that time is free then; of overdue jobs, which may end at any time, only as many as it takes.
     while size and (fits < kind.instances or (ends[0] == when and when > now + TICK)):
@@ -108,9 +108,9 @@ def reserve(
             node = then.nodes[n]
             if shape.types & node.node_class:
                 give_back(of, node, then.gpus, then.apps, placed.gpus[i])
-                fits -= rooms[n]
-                rooms[n] = room(shape, node, then.gpus, then.apps)
-                fits += rooms[n]
+                fits -= counts[n]
+                counts[n] = node_slots(shape, node, then.gpus, then.apps)
+                fits += counts[n]
     reservation.spare[0] = fits - kind.instances
     clock.shadow_time = when
 
@@ -125,7 +125,7 @@ def slots_beside(shape: Record, enough: int, resources: Resources, reservation: 
     if shape.gpus == 0:
         for n in range(len(now.nodes)):
             if count < enough and now.nodes[n].free_cpu >= shape.cpu:
-                count += room_beside(shape, n, now, reservation)
+                count += node_slots_beside(shape, n, now, reservation)
         return count
     for t in range(header.types):
         if shape.types >> t & 1:
@@ -133,7 +133,7 @@ def slots_beside(shape: Record, enough: int, resources: Resources, reservation: 
             for i in range(numbers[ranges], numbers[ranges + 1]):
                 n = numbers[i]
                 if count < enough and now.nodes[n].largest_free >= shape.milli and now.nodes[n].free_cpu >= shape.cpu:
-                    count += room_beside(shape, n, now, reservation)
+                    count += node_slots_beside(shape, n, now, reservation)
     return count
 
 

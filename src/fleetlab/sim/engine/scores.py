@@ -18,7 +18,7 @@ from fleetlab.sim.engine.state import Allocation, Resources
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import MAX_TYPES, WHOLE, Floats, Ints, NodeView, Record, Records, Scoring
-from fleetlab.sim.nodes import holds, room, take
+from fleetlab.sim.nodes import holds, node_slots, take
 from fleetlab.sim.placements import next_random, random_gpu, score
 
 Cards = NDArray[np.int16]
@@ -51,7 +51,7 @@ class Memo(NamedTuple):
 
 
 def new_memo(placement: int, shapes: Records, nodes: int, typical: int) -> Memo | None:
-    """Make room for the scores of as many requests as memory allows; best_fit needs none, and compiles without."""
+    """Allocate the scores of as many requests as memory allows; best_fit needs none, and compiles without."""
     if placement == BEST_FIT:
         return None
     plain = shapes.copy()
@@ -201,7 +201,7 @@ def place_randomly(
             able[size] = n
             size += 1
             if slots < count:
-                slots += room(shape, now.nodes[n], now.gpus, now.apps)
+                slots += node_slots(shape, now.nodes[n], now.gpus, now.apps)
     if slots < count:
         return 0
     for k in range(at, at + count):

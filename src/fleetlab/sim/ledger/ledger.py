@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.core.catalog import BACKFILLS, HOLDERS
-from fleetlab.core.censoring import Bools
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_HEAD, BY_LIMIT, BY_RESERVATION, BY_SCHEDULER
 from fleetlab.sim.jit import compile_notice
 from fleetlab.sim.layout import TICK, Floats, Ints, NodeView, Records, table, writable
@@ -28,11 +27,12 @@ from fleetlab.sim.ledger.rules import Looks, alike, anew, first_after
 from fleetlab.sim.ledger.waits import Charged, Waits, pieces, seconds_between, waits
 from fleetlab.sim.queue_tables import no_quotas
 from fleetlab.sim.quota import copied
-from fleetlab.sim.schedule import Played, Segments
+from fleetlab.sim.schedule import Schedule, Segments
 from fleetlab.sim.schedule_check import RunTable
 from fleetlab.sim.timeline import run_table
 from fleetlab.sim.world import World, groups_of
 
+SEEN = -1  # in place of the reason why a scheduler has not looked
 PAIRS = 1_000_000_000  # of a waiting job and a run that begins or ends meanwhile: about ten seconds
 
 
@@ -45,7 +45,7 @@ class Holders:
     by_user: Floats  # [users of the world]: of all jobs that waited, seconds
 
 
-def ledger(world: World, played: Played, *, within: tuple[float, float] | None = None) -> Floats:
+def ledger(world: World, played: Schedule, *, within: tuple[float, float] | None = None) -> Floats:
     """Return the seconds each job that is measured waited, by reason: [jobs, reasons]; 0 of those before.
 
     `within` counts those between two times only, and none in which a job may not start yet.
@@ -55,7 +55,7 @@ def ledger(world: World, played: Played, *, within: tuple[float, float] | None =
     return waiting.ledger
 
 
-def ledger_over_time(world: World, played: Played, edges: Floats) -> Floats:
+def ledger_over_time(world: World, played: Schedule, edges: Floats) -> Floats:
     """Return the seconds that jobs waited from each edge of time to the next, by reason: [edges - 1, reasons]."""
     waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
     whole, last = waiting.waits, len(edges) - 1
@@ -74,7 +74,7 @@ def ledger_over_time(world: World, played: Played, edges: Floats) -> Floats:
     return out[:last]
 
 
-def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
+def holders(world: World, played: Schedule, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
     waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
     sample = _sample(world, waiting.waits, runs, pairs, seed)
@@ -92,7 +92,7 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
 
 
 def replay(
-    world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None,
+    world: World, played: Schedule, waiting: Waiting, runs: RunTable, holding: Holding | None,
     jobs: Records | None = None,
 ) -> None:  # fmt: skip
     """Replay a schedule and charge what waits; `jobs` are the waits that tell a job of each group, else those."""
@@ -137,16 +137,16 @@ def _zeros(*shape: int) -> Ints:
     return np.zeros(shape, dtype=np.int64)
 
 
-def waiting_of(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
+def waiting_of(world: World, played: Schedule, within: tuple[float, float] | None = None) -> Waiting:
     """Return what waits, before anything is replayed."""
     every = _measured_waits(world, played)
     intervals, unseen, charged = explained(world, played, every)
     seconds = np.zeros((len(world.submit), COUNT))
-    for known, reason in charged:
-        np.add.at(seconds[:, reason], known.job, known.end - known.begin)
+    for spent, reason in charged:
+        np.add.at(seconds[:, reason], spent.job, spent.end - spent.begin)
     if played.admitted is not None:
         intervals, _ = intervals.split(played.admitted[intervals.job])
-        unseen = intervals.begin < world.submit[intervals.job]
+        unseen = np.where(intervals.begin < world.submit[intervals.job], BY_SCHEDULER, SEEN)
     if within is not None:
         inside = np.flatnonzero((intervals.begin < within[1]) & (intervals.end > within[0]))
         intervals, unseen = intervals.rows(inside).clipped(*within), unseen[inside]
@@ -161,36 +161,43 @@ def waiting_of(world: World, played: Played, within: tuple[float, float] | None 
     return Waiting(rows, by_end, groups, listed, shapes, counted, seconds, seconds.sum(axis=1))
 
 
-def _measured_waits(world: World, played: Played) -> Waits:
+def _measured_waits(world: World, played: Schedule) -> Waits:
     return waits(world, played).of(world.frame["job"].to_numpy() >= 0)
 
 
-def _groups(world: World, played: Played, intervals: Waits, unseen: Bools) -> tuple[Records, Ints]:
+def _groups(world: World, played: Schedule, intervals: Waits, unseen: Ints) -> tuple[Records, Ints]:
     """Return the groups of jobs with the same reason to wait, and the group of each interval.
 
-    A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting. So is
-    one that may not be submitted yet.
+    A job that the scheduler has not looked at is in a group of its own: that, or the limit for which it did not, keeps
+    it waiting, whatever the rule. So is one that may not be submitted yet.
     """
     by = None if played.rules is None else alike(played.rules)
     groups, group = groups_of(world, WAITING_GROUP, played.member, by)
     rule, waits_behind = BACKFILLS[played.backfill], played.strict or played.backfill == "none"
     groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if waits_behind else BY_SCHEDULER
     admitted = world.submit if played.admitted is None else played.admitted
-    outside, kinds = ~unseen & (intervals.begin < admitted[intervals.job]), len(groups)
-    if unseen.any() or outside.any():
-        groups = writable(groups[np.tile(np.arange(kinds), 3)])
-        groups.blocked[kinds : 2 * kinds], groups.outside[2 * kinds :] = BY_SCHEDULER, 1
-    return groups, group[intervals.job] + (unseen + 2 * outside) * kinds
+    seen, kinds = unseen == SEEN, len(groups)
+    outside = seen & (intervals.begin < admitted[intervals.job])
+    if seen.all() and not outside.any():
+        return groups, group[intervals.job]
+    by_loop, which = np.unique(unseen[~seen], return_inverse=True)
+    groups = writable(groups[np.tile(np.arange(kinds), 2 + len(by_loop))])
+    groups.outside[kinds : 2 * kinds] = 1
+    groups.blocked[2 * kinds :] = np.repeat(by_loop, kinds)
+    block = outside.astype(np.int64)
+    block[~seen] = 2 + which
+    return groups, group[intervals.job] + block * kinds
 
 
-def explained(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, list[Charged]]:
-    """Return intervals that the schedule explains, in which the scheduler has not looked, and those of known reasons.
+def explained(world: World, played: Schedule, every: Waits) -> tuple[Waits, Ints, list[Charged]]:
+    """Return intervals that the schedule explains, why no loop has looked in each, and those of known reasons.
 
     A scheduler that looks in cycles first looks at `submit`. Slurm's loops look again and again: where a job fits, it
     is the scheduler that keeps it waiting from when something was freed after the last look that left it waiting.
     """
     if played.looks is None:
-        return *every.split(world.submit[every.job]), []
+        intervals, unseen = every.split(world.submit[every.job])
+        return intervals, np.where(unseen, BY_SCHEDULER, SEEN), []
     looks, runs = played.looks, played.runs(world.first)
     eligible = np.minimum(every.of_run(looks.eligible, looks.last_eligible), every.end)
     begin = np.maximum(every.begin, eligible)
@@ -202,7 +209,8 @@ def explained(world: World, played: Played, every: Waits) -> tuple[Waits, Bools,
     looked = may_start.of_run(looks.looked, looks.last_looked)
     since = np.where(np.isinf(looked), looked, first_after(looked, _freed(played, runs)))
     intervals, seen = may_start.split(since)
-    return intervals, ~seen, charged
+    limit = intervals.of_run(looks.skipped, looks.last_skipped)
+    return intervals, np.where(seen, SEEN, np.where(limit > 0, limit, BY_SCHEDULER)), charged
 
 
 def _within_minutes(waits: Waits, looks: Looks) -> tuple[Waits, list[Charged]]:
@@ -215,7 +223,7 @@ def _within_minutes(waits: Waits, looks: Looks) -> tuple[Waits, list[Charged]]:
     return waits.rows(np.flatnonzero(~at_limit)), [(waits.rows(np.flatnonzero(at_limit)), BY_LIMIT)]
 
 
-def _freed(played: Played, runs: Segments) -> Floats:
+def _freed(played: Schedule, runs: Segments) -> Floats:
     """Return when something became free: a run ended, with its epilog, or a node came back."""
     epilog = 0.0 if played.rules is None else played.rules.epilog
     back = () if played.up is None else (played.up.begin,)
@@ -223,7 +231,7 @@ def _freed(played: Played, runs: Segments) -> Floats:
     return np.concatenate((runs.end + epilog, *back, *resumed))
 
 
-def _nodes(world: World, played: Played) -> Nodes:
+def _nodes(world: World, played: Schedule) -> Nodes:
     """Make the tables of empty nodes, of which all take jobs, or, where nodes change, none yet."""
     kinds, nobody = world.nodes, np.full(len(world.submit), -1)
     number = np.array([int(bit).bit_length() - 1 for bit in kinds.node_class], dtype=np.int64)
@@ -236,11 +244,11 @@ def _nodes(world: World, played: Played) -> Nodes:
         shapes=writable(world.shapes), shape_of=world.shape, class_number=number,
         free=free, quotas=no_quotas() if played.quotas is None else copied(played.quotas),
         member=nobody if played.member is None else played.member,
-        room=_zeros(len(kinds)), scratch=_zeros(STAGES), sizes=_zeros(3),
+        slots=_zeros(len(kinds)), scratch=_zeros(STAGES), sizes=_zeros(3),
     )  # fmt: skip
 
 
-def switches_of(played: Played) -> Switches:
+def switches_of(played: Schedule) -> Switches:
     """Return when nodes begin and cease to take jobs: as they come up and go down, are drained and resume."""
     if played.up is None:
         return Switches(np.zeros(0), _zeros(0), _zeros(0))

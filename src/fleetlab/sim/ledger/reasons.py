@@ -28,7 +28,7 @@ from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import AMOUNTS, UNLIMITED, Floats, Ints, NodeView, Record, Records, record
 from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, untrack
 from fleetlab.sim.ledger.rules import FITS, OPEN, Rules, complete_node, count_run, keeper, keeps_nothing, rule_of
-from fleetlab.sim.nodes import give_back, gpu_slots, room, take_gpus
+from fleetlab.sim.nodes import give_back, gpu_slots, node_slots, take_gpus
 from fleetlab.sim.quota import Quotas, is_barred
 from fleetlab.sim.quota import charge as charge_queues
 from fleetlab.sim.schedule_check import RunTable
@@ -48,7 +48,7 @@ WAITING_GROUP = record(
 #   not even be submitted; waited: seconds by
 #   reason up to `since`
 SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
-#   groups: waiting groups of the shape; slot: in the list of shapes whose room is counted, if `counted`; usable: for
+#   groups: waiting groups of the shape; slot: in the list of shapes whose slots are counted, if `counted`; usable: for
 #   how many instances nodes have what each stage requires; possible: instances that nodes which are up would hold if
 #   they were empty, counted at change `as_of` of the nodes
 
@@ -69,7 +69,7 @@ class Waiting(NamedTuple):
     groups: Records  # WAITING_GROUP
     listed: Ints  # groups with waiting jobs
     shapes: Records  # SHAPE_ROOM
-    counted: Ints  # shapes whose room is counted
+    counted: Ints  # shapes whose slots are counted
     ledger: Floats  # [jobs, reasons]
     before: Floats  # [jobs]: seconds that are in the ledger before the replay
 
@@ -87,7 +87,7 @@ class Nodes(NamedTuple):
     quotas: Quotas
     member: Ints  # [jobs]: -1: in no queue
     scratch: Ints  # [STAGES]
-    room: Ints  # [nodes]: scratch
+    slots: Ints  # [nodes]: scratch
     sizes: Ints  # [3]: waiting groups, counted shapes, changes of the nodes that take jobs
 
 
@@ -104,8 +104,8 @@ def units_with_memory(shape: Record, node: Record, gpus: Records) -> int:
 
 
 @inner
-def add_room(shape: Record, node: Record, gpus: Records, apps: Ints, sign: int, usable: Ints) -> None:
-    """Add to each stage the instances that a node has room for (`sign` 1), or subtract them (-1)."""
+def add_slots(shape: Record, node: Record, gpus: Records, apps: Ints, sign: int, usable: Ints) -> None:
+    """Add to each stage the instances that fit on a node (`sign` 1), or subtract them (-1)."""
     units = UNLIMITED
     if node.exclusive or (shape.exclusive and node.instances) or shape.types & node.node_class == 0:
         return
@@ -142,43 +142,43 @@ def count_node(n: int, nodes: Nodes, waiting: Waiting, sign: int) -> None:
         s = waiting.counted[i]
         shape = nodes.shapes[s]
         if shape.gpus == 0 or (node.largest_free >= shape.milli and shape.types & node.gpu_type):  # else no call
-            add_room(shape, node, now.gpus, now.apps, sign, waiting.shapes[s].usable)
+            add_slots(shape, node, now.gpus, now.apps, sign, waiting.shapes[s].usable)
 
 
 @inner
 def count_shape(s: int, nodes: Nodes, waiting: Waiting) -> None:
-    """Count the room for a shape on all nodes that take jobs, and keep the count from now on."""
-    room, now = waiting.shapes[s], nodes.now
-    room.usable[:] = 0
+    """Count the slots for a shape on all nodes that take jobs, and keep the count from now on."""
+    counts, now = waiting.shapes[s], nodes.now
+    counts.usable[:] = 0
     for n in range(len(now.nodes)):
         if nodes.level[n] > 0:
-            add_room(nodes.shapes[s], now.nodes[n], now.gpus, now.apps, 1, room.usable)
-    room.counted, room.slot = 1, nodes.sizes[COUNTED]
-    waiting.counted[room.slot] = s
+            add_slots(nodes.shapes[s], now.nodes[n], now.gpus, now.apps, 1, counts.usable)
+    counts.counted, counts.slot = 1, nodes.sizes[COUNTED]
+    waiting.counted[counts.slot] = s
     nodes.sizes[COUNTED] += 1
 
 
 @inner
-def forget_shape(room: Record, nodes: Nodes, waiting: Waiting) -> None:
+def forget_shape(counts: Record, nodes: Nodes, waiting: Waiting) -> None:
     """Keep the count of a shape no longer."""
     nodes.sizes[COUNTED] -= 1
     last = waiting.counted[nodes.sizes[COUNTED]]
-    waiting.counted[room.slot] = last
-    waiting.shapes[last].slot = room.slot
-    room.counted = 0
+    waiting.counted[counts.slot] = last
+    waiting.shapes[last].slot = counts.slot
+    counts.counted = 0
 
 
 @inner
 def possible(s: int, nodes: Nodes, waiting: Waiting) -> int:
     """Return how many instances the nodes that take jobs would hold if they were empty."""
-    room, empty, usable = waiting.shapes[s], nodes.empty, nodes.scratch
-    if room.as_of != nodes.sizes[CHANGES]:
+    shape_counts, empty, usable = waiting.shapes[s], nodes.empty, nodes.scratch
+    if shape_counts.as_of != nodes.sizes[CHANGES]:
         usable[:] = 0
         for n in range(len(empty.nodes)):
             if nodes.level[n] > 0:
-                add_room(nodes.shapes[s], empty.nodes[n], empty.gpus, empty.apps, 1, usable)
-        room.possible, room.as_of = usable[STAGES - 1], nodes.sizes[CHANGES]
-    return room.possible
+                add_slots(nodes.shapes[s], empty.nodes[n], empty.gpus, empty.apps, 1, usable)
+        shape_counts.possible, shape_counts.as_of = usable[STAGES - 1], nodes.sizes[CHANGES]
+    return shape_counts.possible
 
 
 @inner
@@ -194,17 +194,17 @@ def free_on(classes: int, nodes: Nodes, k: int) -> int:
 @inner
 def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
     """Return which resource a group is missing now, the first that applies; or what keeps it, if it would fit."""
-    shape, room, need = nodes.shapes[group.shape_id], waiting.shapes[group.shape_id], group.gpu_milli
+    shape, shape_counts, need = nodes.shapes[group.shape_id], waiting.shapes[group.shape_id], group.gpu_milli
     if free_on(-1, nodes, 0) < need:
         return BY_GPU
     if free_on(group.of_types, nodes, 0) < need:
         return BY_TYPE
     if free_on(shape.types, nodes, 0) < need:
         return BY_PARTITION
-    if not room.counted:
+    if not shape_counts.counted:
         count_shape(group.shape_id, nodes, waiting)
     for stage in range(STAGES):
-        if room.usable[stage] < group.instances:
+        if shape_counts.usable[stage] < group.instances:
             if shape.gpus == 0 and 0 < stage <= BESIDE_GPUS:
                 need = group.instances * shape.amounts[stage - 1]
                 if free_on(shape.types, nodes, stage) >= need:
@@ -216,26 +216,26 @@ def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
 
 
 @inner
-def count_room(s: int, nodes: Nodes) -> None:
-    """Count the instances of a shape that each node that takes jobs has room for now, into `room`."""
+def count_slots(s: int, nodes: Nodes) -> None:
+    """Count the instances of a shape that fit now on each node that takes jobs, into `slots`."""
     now = nodes.now
     for n in range(len(now.nodes)):
-        nodes.room[n] = room(nodes.shapes[s], now.nodes[n], now.gpus, now.apps) if nodes.level[n] > 0 else 0
+        nodes.slots[n] = node_slots(nodes.shapes[s], now.nodes[n], now.gpus, now.apps) if nodes.level[n] > 0 else 0
 
 
 @inner
 def judge_by_rules(g: int, nodes: Nodes, waiting: Waiting, rules: Rules, now: float) -> int:
     """Return the reason of a waiting group under a site's Slurm."""
     group, t = waiting.groups[g], rules.of_group[g]
-    found = rule_of(rules, t, now)
-    if found != OPEN:
-        return found
-    found = judge(group, nodes, waiting, now)
-    if found != group.blocked or keeps_nothing(rules, t):
-        return found
-    count_room(group.shape_id, nodes)
-    found = keeper(rules, t, group.instances, nodes.room, now)
-    return group.blocked if found == FITS else found
+    blocking = rule_of(rules, t, now)
+    if blocking != OPEN:
+        return blocking
+    blocking = judge(group, nodes, waiting, now)
+    if blocking != group.blocked or keeps_nothing(rules, t):
+        return blocking
+    count_slots(group.shape_id, nodes)
+    blocking = keeper(rules, t, group.instances, nodes.slots, now)
+    return group.blocked if blocking == FITS else blocking
 
 
 @inner
@@ -258,12 +258,12 @@ def charge(group: Record, now: float) -> None:
 @inner
 def enter(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
     """A job begins to wait."""
-    group, room = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
+    group, shape_counts = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
     if group.length == 0:
         group.since, group.slot = wait.begin, nodes.sizes[LISTED]
         waiting.listed[group.slot] = wait.group
         nodes.sizes[LISTED] += 1
-        room.groups += 1
+        shape_counts.groups += 1
     charge(group, wait.begin)
     group.length += 1
     for reason in range(COUNT):
@@ -273,7 +273,7 @@ def enter(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
 @inner
 def leave(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
     """A job waits no more."""
-    group, room = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
+    group, shape_counts = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
     charge(group, wait.end)
     group.length -= 1
     for reason in range(COUNT):
@@ -283,9 +283,9 @@ def leave(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
         last = waiting.listed[nodes.sizes[LISTED]]
         waiting.listed[group.slot] = last
         waiting.groups[last].slot = group.slot
-        room.groups -= 1
-        if room.groups == 0 and room.counted:
-            forget_shape(room, nodes, waiting)
+        shape_counts.groups -= 1
+        if shape_counts.groups == 0 and shape_counts.counted:
+            forget_shape(shape_counts, nodes, waiting)
 
 
 @inner
@@ -350,11 +350,11 @@ def replay_waits(
     At one instant runs end, nodes change, waits end and begin, runs begin; what holds after that is judged. With
     `holding`, the time until the next instant is also divided by holder; with `rules`, those of a site's Slurm hold.
     """
-    waits, table, b, e, w, came, left = waiting.waits, runs.runs, 0, 0, 0, 0, 0
+    waits, table, b, e, w, came, departed = waiting.waits, runs.runs, 0, 0, 0, 0, 0
     completed, marked = 0, 0
     classes, before = nodes.class_number, 0.0
-    while left < len(waits):
-        now = waits[waiting.by_end[left]].end
+    while departed < len(waits):
+        now = waits[waiting.by_end[departed]].end
         now = min(now, waits[came].begin) if came < len(waits) else now
         now = min(now, table[runs.by_begin[b]].begin) if b < len(runs.by_begin) else now
         now = min(now, table[runs.by_end[e]].end) if e < len(runs.by_end) else now
@@ -380,11 +380,11 @@ def replay_waits(
         while w < len(switches.time) and switches.time[w] == now:
             switch(switches.node[w], switches.change[w], nodes, waiting)
             w += 1
-        while left < len(waits) and waits[waiting.by_end[left]].end == now:
-            leave(waits[waiting.by_end[left]], waiting, nodes)
+        while departed < len(waits) and waits[waiting.by_end[departed]].end == now:
+            leave(waits[waiting.by_end[departed]], waiting, nodes)
             if holding is not None:
-                untrack(waiting.by_end[left], holding)
-            left += 1
+                untrack(waiting.by_end[departed], holding)
+            departed += 1
         while came < len(waits) and waits[came].begin == now:
             enter(waits[came], waiting, nodes)
             if holding is not None:

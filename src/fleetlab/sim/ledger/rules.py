@@ -14,7 +14,7 @@ import numpy as np
 from fleetlab.sim.codes import BY_ADVANCE, BY_COMPLETING, BY_LIMIT, BY_PARTITION, BY_PARTITION_DOWN
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Floats, Ints, Records
-from fleetlab.sim.slurm.limits import (
+from fleetlab.sim.limits import (
     BILLING,
     GROUP,
     JOB_MINUTES,
@@ -35,10 +35,12 @@ OPEN, FITS = -1, -2  # no rule of the first kind applies; nothing keeps it from 
 class Looks:
     """When jobs could start, and when a loop last looked at them and left them waiting; -inf: none did."""
 
-    eligible: Floats  # [runs]: before each run, in the order of `Played.runs`
+    eligible: Floats  # [runs]: before each run, in the order of `Schedule.runs`
     looked: Floats  # [runs]
     last_eligible: Floats  # [jobs]: of those that wait when the loop stops
     last_looked: Floats  # [jobs]
+    skipped: Ints  # [runs]: which limit kept the loop from looking at it since, as a reason; 0: none
+    last_skipped: Ints  # [jobs]
     limited_since: Floats  # [jobs]: when a loop first found it at a limit on minutes; inf: none did
     limited_until: Floats  # [jobs]: and last
 
@@ -61,6 +63,7 @@ class Rules(NamedTuple):
     limit: Floats  # [jobs]: time limit, s
     kept_begin: Floats  # [reservations]
     kept_end: Floats
+    kept_known: Floats  # since when it is there
     kept_group: Ints  # [reservations]: those of one name
     flex: Ints  # [reservations]: jobs may start before it, and on other nodes too
     reserved: Ints  # [reservations, nodes]
@@ -147,7 +150,7 @@ def is_kept(rules: Rules, t: int, n: int, now: float) -> bool:
     """Return whether an advance reservation keeps a node from a job until its time limit."""
     for r in range(len(rules.kept_begin)):
         # At the instant from which on the job would reach into it, it is kept.
-        reaches = rules.kept_begin[r] <= now + rules.limit[t] and rules.kept_end[r] > now
+        reaches = rules.kept_known[r] <= now and rules.kept_begin[r] <= now + rules.limit[t] and rules.kept_end[r] > now
         if reaches and rules.kept_group[r] != rules.reservation[t] and rules.reserved[r, n]:
             return True
     return False
@@ -160,51 +163,51 @@ def keeps_nothing(rules: Rules, t: int) -> bool:
 
 
 @inner
-def keeper(rules: Rules, t: int, instances: int, room: Ints, now: float) -> int:
-    """Return what keeps a job from nodes on which it would fit, by the `room` on each; `FITS`: nothing.
+def keeper(rules: Rules, t: int, instances: int, slots: Ints, now: float) -> int:
+    """Return what keeps a job from nodes on which it would fit, by the `slots` on each; `FITS`: nothing.
 
     It must fit into one of its partitions, where nothing keeps the nodes.
     """
-    found = BY_PARTITION
+    reason = BY_PARTITION
     for k in range(rules.first_partition[t], rules.first_partition[t + 1]):
         p, r = rules.partition_of[k], rules.reservation[t]
         every, not_kept, ready = 0, 0, 0
-        for n in range(len(room)):
-            if not room[n] or not rules.in_partition[p, n] or (r >= 0 and not is_reserved(rules, r, n, now)):
+        for n in range(len(slots)):
+            if not slots[n] or not rules.in_partition[p, n] or (r >= 0 and not is_reserved(rules, r, n, now)):
                 continue
-            every += room[n]
+            every += slots[n]
             if not is_kept(rules, t, n, now):
-                not_kept += room[n]
-                ready += room[n] if rules.completing[n] == 0 else 0
+                not_kept += slots[n]
+                ready += slots[n] if rules.completing[n] == 0 else 0
         if ready >= instances:
             return FITS
         if not_kept >= instances:
-            found = BY_COMPLETING
-        elif every >= instances and found != BY_COMPLETING:
-            found = BY_ADVANCE
-    return found
+            reason = BY_COMPLETING
+        elif every >= instances and reason != BY_COMPLETING:
+            reason = BY_ADVANCE
+    return reason
 
 
 def alike(rules: Rules) -> Ints:
     """Number jobs so that those of one number are kept waiting by the same rules."""
     numbers = dict[tuple[object, ...], int]()
-    found = np.empty(len(rules.array), dtype=np.int64)
-    kept = len(rules.kept_begin) or (rules.groups.rules[:, KIND] >= JOB_MINUTES).any()
-    limit = rules.limit if kept else np.zeros(len(found))  # else it tells no jobs apart
+    group = np.empty(len(rules.array), dtype=np.int64)
+    by_limit = len(rules.kept_begin) or (rules.groups.rules[:, KIND] >= JOB_MINUTES).any()
+    limit = rules.limit if by_limit else np.zeros(len(group))  # else it tells no jobs apart
     array, profile = np.where(rules.array_limit > 0, rules.array, -1), _same_limits(rules.groups)[rules.profile]
     columns = zip(array.tolist(), rules.reservation.tolist(), limit.tolist(), strict=True)
     for t, column in enumerate(columns):
         mine = slice(rules.first_partition[t], rules.first_partition[t + 1])
         key = (*column, rules.partition_of[mine].tobytes(), profile[mine].tobytes())
-        found[t] = numbers.setdefault(key, len(numbers))
-    return found
+        group[t] = numbers.setdefault(key, len(numbers))
+    return group
 
 
 def _same_limits(groups: Groups) -> Ints:
     """Number sets of limits by what they are: two users without any have the same."""
-    seen = dict[bytes, int]()
+    numbers = dict[bytes, int]()
     bounds = zip(groups.first_rule[:-1].tolist(), groups.first_rule[1:].tolist(), strict=True)
-    return np.array([seen.setdefault(groups.rules[a:b].tobytes(), len(seen)) for a, b in bounds], dtype=np.int64)
+    return np.array([numbers.setdefault(groups.rules[a:b].tobytes(), len(numbers)) for a, b in bounds], dtype=np.int64)
 
 
 def anew(rules: Rules, waits: Records, groups: int) -> Rules:

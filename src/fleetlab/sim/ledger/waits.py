@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fleetlab.core.censoring import Bools
 from fleetlab.sim.layout import WAITING, Floats, Ints
-from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.world import World
 
 
@@ -19,7 +21,7 @@ class Waits:
     job: Ints
     begin: Floats
     end: Floats
-    run: Ints  # that ends it: a row of `Played.runs`, -1: none does
+    run: Ints  # that ends it: a row of `Schedule.runs`, -1: none does
 
     def of(self, jobs: Bools) -> Waits:
         """Return those of some jobs."""
@@ -33,7 +35,7 @@ class Waits:
         """Return the part of each that lies between two times."""
         return Waits(self.job, np.maximum(self.begin, begin), np.minimum(self.end, end), self.run)
 
-    def of_run(self, runs: Floats, jobs: Floats) -> Floats:
+    def of_run(self, runs: npt.NDArray[Any], jobs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return for each interval what is known of its run, or, where none ends it, of its job."""
         at = jobs[self.job]
         ends = self.run >= 0
@@ -54,7 +56,7 @@ class Waits:
 Charged = tuple[Waits, int]  # intervals, and the reason of all of them, as its place in the catalog
 
 
-def waits(world: World, played: Played) -> Waits:
+def waits(world: World, played: Schedule) -> Waits:
     """Return when jobs wait; a job that waits when the loop stops waits until then."""
     runs = played.runs(world.first)
     order = np.lexsort((runs.begin, runs.job))
@@ -64,16 +66,16 @@ def waits(world: World, played: Played) -> Waits:
     begin[again] = runs.end[order][again - 1]
     last = np.array(world.eligible)
     last[job] = runs.end[order]  # the last assignment of a job stands
-    left = np.flatnonzero((played.status == WAITING) & (last < played.stopped))
-    job, begin = np.append(job, left), np.append(begin, last[left])
-    run = np.append(run, np.full(len(left), -1))
-    end = np.append(end, np.full(len(left), played.stopped))
+    unstarted = np.flatnonzero((played.status == WAITING) & (last < played.stopped))
+    job, begin = np.append(job, unstarted), np.append(begin, last[unstarted])
+    run = np.append(run, np.full(len(unstarted), -1))
+    end = np.append(end, np.full(len(unstarted), played.stopped))
     waiting = np.flatnonzero(end > begin)
     order = waiting[np.lexsort((job[waiting], begin[waiting]))]
     return Waits(job[order], begin[order], end[order], run[order])
 
 
-def seconds(world: World, played: Played) -> Floats:
+def seconds(world: World, played: Schedule) -> Floats:
     """Return the seconds each job waited."""
     intervals = waits(world, played)
     return np.bincount(intervals.job, intervals.end - intervals.begin, minlength=len(world.submit)).astype(np.float64)

@@ -17,10 +17,19 @@ import polars as pl
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.files import atomic_write
 from fleetlab.sim.layout import WHOLE, Floats, Ints
-from fleetlab.sim.perfetto import counters
-from fleetlab.sim.perfetto.flows import flows
 from fleetlab.sim.perfetto.protobuf import Fixed, Message, Number, Part, messages, number, text
-from fleetlab.sim.perfetto.slices import ENDS, Slices, ends, slices
+from fleetlab.sim.perfetto.slices import (
+    DIGITS,
+    ENDS,
+    MOST,
+    Slices,
+    allocated_gpus,
+    edges,
+    ends,
+    flows,
+    slices,
+    waiting_jobs,
+)
 from fleetlab.sim.result_notes import timed_out
 
 if TYPE_CHECKING:
@@ -167,7 +176,7 @@ def _packets(content: _Content, file: BinaryIO, progress: Progress) -> None:
             file.write(make({name: values[rows] for name, values in columns.items()}))
             done += len(rows)
             progress("writing the Perfetto trace", done // 2, done / total)
-    times = counters.edges(content.result, content.slices)
+    times = edges(content.result, content.slices)
     for packet in _counters(content, times):
         file.write(packet)
 
@@ -278,9 +287,9 @@ def _counters(content: _Content, times: Floats) -> Iterator[bytes]:
     if len(times) < 2:
         return
     result, base = content.result, 1 << 32  # above the numbers of all other tracks
-    waiting = counters.waiting_jobs(result, times)
-    gpus = counters.gpus(result, content.slices, content.share, times)
-    unit = "mean over the interval" if len(times) == counters.MOST + 1 else ""
+    waiting = waiting_jobs(result, times)
+    gpus = allocated_gpus(result, content.slices, content.share, times)
+    unit = "mean over the interval" if len(times) == MOST + 1 else ""
     for heading, of in (("waiting jobs by reason", waiting), ("GPUs over time", gpus)):
         base += 1
         parent = base
@@ -293,7 +302,7 @@ def _counters(content: _Content, times: Floats) -> Iterator[bytes]:
 
 def _counter(uuid: int, times: Floats, values: Floats) -> bytes:
     """Return the packets of one counter, where it changes."""
-    values = np.append(np.round(values, counters.DIGITS), 0.0)
+    values = np.append(np.round(values, DIGITS), 0.0)
     rows = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     event = Message(EVENT, (number(TYPE, COUNTER), number(TRACK_UUID, uuid), Fixed(COUNTER_VALUE, "value")))
     return messages(Message(PACKET, (*STAMP, event)), {"time": _ns(times[rows]), "value": values[rows]})

@@ -12,8 +12,9 @@ from fleetlab.sim.codes import OWN_PLACEMENT, RANDOM
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import NOW, RUNNING, TICK, WHOLE, Floats, Ints, NodeView, Record
-from fleetlab.sim.nodes import give_back, holds, intersect, room, take, take_gpus
+from fleetlab.sim.nodes import give_back, holds, intersect, node_slots, take, take_gpus
 from fleetlab.sim.placements import pick, score
+from fleetlab.sim.policy import arrived
 from fleetlab.sim.reference.queue import charge_user, enter, leave
 from fleetlab.sim.reference.state import BAD_PLACEMENT, Policies, Rules, Simulation, on_tick, set_timer
 from fleetlab.sim.reference.work import interrupt, join_neighbors, leave_neighbors, start_run
@@ -27,7 +28,7 @@ def slots(shape: Record, enough: int, view: NodeView) -> int:
         node = view.nodes[n]
         if node.free_cpu < shape.cpu or (shape.gpus and node.largest_free < shape.milli):
             continue  # most nodes are full: that is seen here, without a call
-        count += room(shape, node, view.gpus, view.apps)
+        count += node_slots(shape, node, view.gpus, view.apps)
         if count >= enough:
             return enough
     return count
@@ -67,7 +68,7 @@ def pick_by_policy(
         if holds(shape, view.nodes[k], view.gpus, view.apps):
             nodes[n] = k
             n += 1
-    if policies.placement(policies.state, nodes, n, t, scores) == 0:
+    if policies.placement(arrived(policies.state, sim.clock.arrived), nodes, n, t, scores) == 0:
         sim.clock.policy_error, sim.clock.error_job = BAD_PLACEMENT, t
         return nodes[0]
     best = 0
@@ -169,12 +170,12 @@ def slots_gained(sim: Simulation, rules: Rules, shape: Record, t: int, view: Nod
     job, own, more = sim.jobs[t], rules.shapes[sim.jobs[t].shape_id], 0
     for i in range(job.first_instance, job.first_instance + job.instances):
         node, bits = view.nodes[sim.instances[i].node[at]], sim.instances[i].gpus[at]
-        more -= room(shape, node, view.gpus, view.apps)
+        more -= node_slots(shape, node, view.gpus, view.apps)
         if sign > 0:
             give_back(own, node, view.gpus, view.apps, bits)
         else:
             take_gpus(own, node, view.gpus, view.apps, bits)
-        more += room(shape, node, view.gpus, view.apps)
+        more += node_slots(shape, node, view.gpus, view.apps)
     return more
 
 

@@ -30,32 +30,32 @@ def clear_plan(sim: Simulation, now: NodeView) -> None:
 @inner
 def drop_ended(sim: Simulation) -> bool:
     """Take jobs that have ended out of the plan; return whether there are any."""
-    kept, clock = 0, sim.clock
+    count, clock = 0, sim.clock
     for k in range(clock.steps):
         step = sim.steps[k]
         job = sim.jobs[step.job]
         if job.status == RUNNING or job.planned == job.planned:
-            sim.steps[kept] = step
-            kept += 1
+            sim.steps[count] = step
+            count += 1
         elif step.time > clock.now:  # earlier than expected: others may move up
             clock.unsettled = 1
-    ended = kept < clock.steps
-    clock.steps = kept
+    ended = count < clock.steps
+    clock.steps = count
     return ended
 
 
 @inner
 def remove_waiting(sim: Simulation) -> None:
     """Take all waiting jobs out of the plan."""
-    kept = 0
+    count = 0
     for k in range(sim.clock.steps):
         job = sim.jobs[sim.steps[k].job]
         if job.status == RUNNING:
-            sim.steps[kept] = sim.steps[k]
-            kept += 1
+            sim.steps[count] = sim.steps[k]
+            count += 1
         else:
             job.planned = np.nan
-    sim.clock.steps = kept
+    sim.clock.steps = count
 
 
 @inner_loop

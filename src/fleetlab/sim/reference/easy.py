@@ -13,7 +13,7 @@ import numpy as np
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import NOW, TICK, UNLIMITED, WHOLE, Floats, Ints, NodeView, Record, Records
-from fleetlab.sim.nodes import give_back, recount, room, room_after, take_gpus
+from fleetlab.sim.nodes import give_back, node_slots, node_slots_after, recount, take_gpus
 from fleetlab.sim.reference.allocation import begin, copy, place_instance, slots, slots_gained
 from fleetlab.sim.reference.state import Policies, Rules, Simulation
 
@@ -24,7 +24,7 @@ class Shadow(NamedTuple):
     time: float
     then: NodeView
     head: Records  # SHAPE, [1]: of the head
-    rooms: Ints  # [nodes]: how many of its instances a node could take
+    counts: Ints  # [nodes]: how many of its instances a node could take
     spare: Ints  # [1]: how many more they could take in all than it has
 
 
@@ -55,27 +55,27 @@ def reserve(sim: Simulation, rules: Rules, t: int, now: NodeView) -> Shadow:
         count += slots_gained(sim, rules, shape, r, then, NOW, 1)
     if count < job.instances:
         time = np.inf  # not before nodes come back: nothing can delay it
-    rooms, spare = np.empty(len(then.nodes), np.int64), np.empty(1, np.int64)
+    counts, spare = np.empty(len(then.nodes), np.int64), np.empty(1, np.int64)
     for n in range(len(then.nodes)):
-        rooms[n] = room(shape, then.nodes[n], then.gpus, then.apps)
+        counts[n] = node_slots(shape, then.nodes[n], then.gpus, then.apps)
     spare[0] = count - job.instances
-    return Shadow(time, then, rules.shapes[job.shape_id : job.shape_id + 1], rooms, spare)
+    return Shadow(time, then, rules.shapes[job.shape_id : job.shape_id + 1], counts, spare)
 
 
 @inner
 def delays(shape: Record, n: int, at: int, shadow: Shadow) -> bool:
     """Return whether the head fits no more if node `n` takes an instance, a fraction on GPU `at`."""
     then, spare = shadow.then, shadow.spare[0]
-    if shadow.rooms[n] <= spare:
+    if shadow.counts[n] <= spare:
         return False
-    return shadow.rooms[n] - room_after(shadow.head[0], shape, then.nodes[n], then.gpus, then.apps, at) > spare
+    return shadow.counts[n] - node_slots_after(shadow.head[0], shape, then.nodes[n], then.gpus, then.apps, at) > spare
 
 
 @inner
 def hide(shape: Record, n: int, view: NodeView, shadow: Shadow) -> None:
     """Hide on node `n` of `view` where an instance would delay the head: a node, or GPUs where it is a fraction."""
     node = view.nodes[n]
-    if room(shape, node, view.gpus, view.apps) == 0:
+    if node_slots(shape, node, view.gpus, view.apps) == 0:
         return
     if shape.gpus == 0 or shape.milli == WHOLE:
         if delays(shape, n, -1, shadow):
@@ -100,9 +100,9 @@ def hide_all(shape: Record, now: NodeView, shadow: Shadow) -> NodeView:
 @inner
 def update_shadow(n: int, shadow: Shadow) -> None:
     """Count again how many instances of the head node `n` could take."""
-    before = shadow.rooms[n]
-    shadow.rooms[n] = room(shadow.head[0], shadow.then.nodes[n], shadow.then.gpus, shadow.then.apps)
-    shadow.spare[0] += shadow.rooms[n] - before
+    before = shadow.counts[n]
+    shadow.counts[n] = node_slots(shadow.head[0], shadow.then.nodes[n], shadow.then.gpus, shadow.then.apps)
+    shadow.spare[0] += shadow.counts[n] - before
 
 
 @inner_loop

@@ -28,9 +28,10 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import DONE, NOW, NodeView
+from fleetlab.sim.policy import Arrivals, show
 from fleetlab.sim.quota import is_admitted, submit
 from fleetlab.sim.reference.allocation import end_run, log_run, release, set_level_timer
-from fleetlab.sim.reference.node_events import RING, STRIKE, TEND, NodeEvents, log_uptime
+from fleetlab.sim.reference.node_events import FAILURE_EVENT, POOLS, TIMER, NodeEvents, log_uptime
 from fleetlab.sim.reference.passes import forget_freed
 from fleetlab.sim.reference.queue import enter, estimate, learn
 from fleetlab.sim.reference.ranking import key_at_arrival
@@ -85,16 +86,16 @@ def admit(sim: Simulation, t: int) -> bool:
 @inner
 def admit_outside(sim: Simulation) -> None:
     """Let jobs enter that had to wait outside, the first that came first."""
-    left = 0
+    outside = 0
     for k in range(sim.clock.outside):
         if not admit(sim, sim.outside[k]):
-            sim.outside[left] = sim.outside[k]
-            left += 1
-    sim.clock.outside = left
+            sim.outside[outside] = sim.outside[k]
+            outside += 1
+    sim.clock.outside = outside
 
 
 @inner
-def arrive(sim: Simulation, rules: Rules, policies: Policies) -> None:
+def arrive(sim: Simulation, rules: Rules, policies: Policies, arrivals: Arrivals) -> None:
     """Let jobs that are submitted now wait."""
     clock = sim.clock
     if clock.outside:
@@ -102,6 +103,7 @@ def arrive(sim: Simulation, rules: Rules, policies: Policies) -> None:
     while clock.arrived < len(sim.jobs) and sim.jobs[clock.arrived].submit == clock.now:
         t = clock.arrived
         clock.arrived += 1
+        show(arrivals, t)
         estimate(sim, t)
         sim.remaining[t] = sim.estimate[t]
         sim.jobs[t].key = key_at_arrival(sim, rules, policies, t)
@@ -112,7 +114,7 @@ def arrive(sim: Simulation, rules: Rules, policies: Policies) -> None:
 
 @inner
 def logs_are_full(sim: Simulation, events: NodeEvents) -> bool:
-    """Return whether one instant might log more than the logs have room for."""
+    """Return whether one instant might log more than the logs can hold."""
     clock = sim.clock
     if len(sim.runs) and (
         clock.runs + clock.running > len(sim.runs) or clock.entries + clock.instances_running > len(sim.entries)
@@ -137,29 +139,29 @@ def finish(sim: Simulation, rules: Rules, events: NodeEvents, stop: float) -> No
 @loop
 def run(
     sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, schedule: Pass, handle: Handler,
-    policies: Policies,
+    policies: Policies, arrivals: Arrivals,
 ) -> int:  # fmt: skip
     """Play all events from where the clock stands, with one scheduling pass (`schedule`) at each instant."""
-    clock, jobs, left, failures = sim.clock, len(sim.jobs), INSTANTS, events.failure_events
+    clock, jobs, instants, failures = sim.clock, len(sim.jobs), INSTANTS, events.failure_events
     while clock.finished < jobs:
-        if left == 0 or logs_are_full(sim, events):
+        if instants == 0 or logs_are_full(sim, events):
             return CALL_AGAIN
-        left -= 1
+        instants -= 1
         time = next_instant(sim, events)
         if time == np.inf or time > rules.until:
             break
         clock.now = time
         if clock.node_events < len(failures) and failures[clock.node_events].time == time:
-            handle(sim, now, rules, events, STRIKE, 0)
+            handle(sim, now, rules, events, FAILURE_EVENT, 0)
         complete(sim, rules, now)
-        arrive(sim, rules, policies)
+        arrive(sim, rules, policies, arrivals)
         while next_timer(sim) == time:
             item = sim.timers[0]
             sim.due[item] = np.inf
             if item < 2 * jobs:
                 set_level_timer(sim, rules, item - jobs)
             else:
-                handle(sim, now, rules, events, RING, item)
+                handle(sim, now, rules, events, TIMER, item)
         if clock.waiting:
             schedule(sim, now, rules, policies)
         else:
@@ -167,7 +169,7 @@ def run(
         if clock.policy_error:
             return POLICY_ERROR
         if len(events.pools):
-            handle(sim, now, rules, events, TEND, 0)
+            handle(sim, now, rules, events, POOLS, 0)
     over = clock.finished == jobs or rules.until == np.inf
     finish(sim, rules, events, clock.now if over else rules.until)
     return FINISHED

@@ -9,14 +9,14 @@ import numpy as np
 from fleetlab.sim.events import BACK, DRAIN, RECLAIM
 from fleetlab.sim.jit import inner, inner_loop, value
 from fleetlab.sim.layout import NOW, Ints, NodeView, Records
-from fleetlab.sim.nodes import holds, room, take
+from fleetlab.sim.nodes import holds, node_slots, take
 from fleetlab.sim.reference.allocation import list_freed, release, requeue
 from fleetlab.sim.reference.state import Rules, Simulation, on_tick, set_timer
 
 OFF, BOOTING, ON = range(3)  # power of a node
 IN_SERVICE, DRAINING, OUT = range(3)  # service of a node
 IDLE, GROW, BOOTED = range(3)  # timers of a node or pool; at one time in this order
-STRIKE, RING, TEND = range(3)  # what `handle` is called for
+FAILURE_EVENT, TIMER, POOLS = range(3)  # what `handle` is called for
 
 
 class NodeEvents(NamedTuple):
@@ -119,16 +119,16 @@ def is_needed(sim: Simulation, rules: Rules, n: int, nodes: Records, now: NodeVi
 
 
 @inner_loop
-def fill_node(sim: Simulation, rules: Rules, events: NodeEvents, n: int, now: NodeView, left: Ints) -> bool:
+def fill_node(sim: Simulation, rules: Rules, events: NodeEvents, n: int, now: NodeView, missing: Ints) -> bool:
     """Fill node `n`, taken as empty, with waiting instances that are `left`; return whether it took any."""
     nodes, gpus, apps = events.empty_nodes.copy(), now.gpus.copy(), now.apps.copy()
     filled = False
     for k in range(sim.clock.waiting):
         shape = rules.shapes[sim.groups[sim.waiting[k]].shape_id]
-        count = min(left[k], room(shape, nodes[n], gpus, apps))
+        count = min(missing[k], node_slots(shape, nodes[n], gpus, apps))
         for _ in range(count):
             take(shape, nodes[n], gpus, apps, -1)
-        left[k] -= count
+        missing[k] -= count
         filled = filled or count > 0
     return filled
 
@@ -136,22 +136,22 @@ def fill_node(sim: Simulation, rules: Rules, events: NodeEvents, n: int, now: No
 @inner_loop
 def grow(sim: Simulation, rules: Rules, events: NodeEvents, p: int, now: NodeView) -> None:
     """Boot as many nodes of a pool as the waiting jobs need, beside those that boot already."""
-    left = np.empty(sim.clock.waiting, np.int64)
+    missing = np.empty(sim.clock.waiting, np.int64)
     for k in range(sim.clock.waiting):
         group = sim.groups[sim.waiting[k]]
-        left[k] = 0 if group.over_quota else group.length * group.instances
+        missing[k] = 0 if group.over_quota else group.length * group.instances
     for power in (BOOTING, OFF):
         for n in range(len(sim.nodes)):
             status = sim.nodes[n]
             if status.pool != p or status.power != power or status.service != IN_SERVICE:
                 continue
-            if fill_node(sim, rules, events, n, now, left) and power == OFF:
+            if fill_node(sim, rules, events, n, now, missing) and power == OFF:
                 status.power = BOOTING
                 set_timer(sim, timer_of(sim, BOOTED, n), sim.clock.now + events.pools[p].boot)
 
 
 @inner_loop
-def ring(sim: Simulation, rules: Rules, events: NodeEvents, item: int, now: NodeView) -> None:
+def fire_timer(sim: Simulation, rules: Rules, events: NodeEvents, item: int, now: NodeView) -> None:
     """Handle a timer of a node or a pool; idle nodes are looked at after every pass anyway."""
     nodes, n = len(sim.nodes), item - 2 * len(sim.jobs)
     if n >= BOOTED * nodes:
@@ -162,7 +162,7 @@ def ring(sim: Simulation, rules: Rules, events: NodeEvents, item: int, now: Node
 
 
 @inner_loop
-def tend_pools(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeView) -> None:
+def resize_pools(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeView) -> None:
     """After a pass: switch off nodes that were idle too long, and set a timer to grow where jobs wait."""
     time, on = sim.clock.now, np.zeros(len(events.pools), np.int64)
     for n in range(len(sim.nodes)):
@@ -197,10 +197,10 @@ def tend_pools(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeView)
 @value
 def handle(sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, what: int, item: int) -> int:
     """Do all that this module does. It is compiled by itself, and only where something happens to nodes."""
-    if what == STRIKE:
+    if what == FAILURE_EVENT:
         apply_failure_events(sim, rules, events, now)
-    elif what == RING:
-        ring(sim, rules, events, item, now)
+    elif what == TIMER:
+        fire_timer(sim, rules, events, item, now)
     else:
-        tend_pools(sim, rules, events, now)
+        resize_pools(sim, rules, events, now)
     return 0

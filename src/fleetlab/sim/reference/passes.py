@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleetlab.sim.codes import NO_BACKFILL
 from fleetlab.sim.jit import inner, inner_loop, value
 from fleetlab.sim.layout import NodeView, Record
-from fleetlab.sim.nodes import holds, room
+from fleetlab.sim.nodes import holds, node_slots
 from fleetlab.sim.reference.allocation import fits, slots, start
 from fleetlab.sim.reference.easy import Shadow, reserve, start_beside
 from fleetlab.sim.reference.queue import over_quota
@@ -29,7 +29,7 @@ def freed_slots(sim: Simulation, shape: Record, enough: int, now: NodeView) -> i
     """Return how many instances the nodes freed since the last pass could hold, counted up to `enough`."""
     count = 0
     for k in range(sim.clock.freed):
-        count += room(shape, now.nodes[sim.freed[k]], now.gpus, now.apps)
+        count += node_slots(shape, now.nodes[sim.freed[k]], now.gpus, now.apps)
         if count >= enough:
             break
     return count

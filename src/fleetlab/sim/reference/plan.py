@@ -16,7 +16,7 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import NOW, PLANNED, TICK, WHOLE, Ints, NodeView, Record
-from fleetlab.sim.nodes import BESIDE_GPUS, give_back, holds, recount, room, take, take_gpus
+from fleetlab.sim.nodes import BESIDE_GPUS, give_back, holds, node_slots, recount, take, take_gpus
 from fleetlab.sim.reference.allocation import begin, copy, leave_common, occupy, place
 from fleetlab.sim.reference.state import Policies, Rules, Simulation, on_tick
 from fleetlab.sim.reference.work import estimated_length
@@ -74,12 +74,12 @@ def view_now(now: NodeView, rules: Rules, view: NodeView) -> None:
 
 
 @inner
-def planned_room(shape: Record, n: int, view: NodeView) -> int:
+def planned_slots(shape: Record, n: int, view: NodeView) -> int:
     """Return how many instances node `n`, or the pool that it stands for, could take."""
     node = view.nodes[n]
     if node.pool == n + 1:
         return node.up if holds(shape, node, view.gpus, view.apps) else 0
-    return room(shape, node, view.gpus, view.apps)
+    return node_slots(shape, node, view.gpus, view.apps)
 
 
 @inner
@@ -123,13 +123,13 @@ def remove_steps(sim: Simulation, t: int) -> None:
     """Take a waiting job out of the plan, if it is in it."""
     if sim.jobs[t].planned != sim.jobs[t].planned:
         return
-    kept = 0
+    others = 0
     for k in range(sim.clock.steps):
         if sim.steps[k].job != t:
-            if kept < k:
-                sim.steps[kept] = sim.steps[k]
-            kept += 1
-    sim.clock.steps = kept
+            if others < k:
+                sim.steps[others] = sim.steps[k]
+            others += 1
+    sim.clock.steps = others
     sim.jobs[t].planned = np.nan
 
 
@@ -154,7 +154,7 @@ def take_step(sim: Simulation, rules: Rules, shape: Record, k: int, view: NodeVi
         instance = sim.instances[i]
         n = instance.node[PLANNED]
         node = view.nodes[n]
-        more -= planned_room(shape, n, view)
+        more -= planned_slots(shape, n, view)
         if node.pool == n + 1:
             node.up += 1 if action == RELEASE else -1
         elif action == RELEASE:
@@ -165,7 +165,7 @@ def take_step(sim: Simulation, rules: Rules, shape: Record, k: int, view: NodeVi
                 apps[own.app, n] = 0
         else:
             take_gpus(own, node, gpus, apps, instance.gpus[PLANNED])
-        more += planned_room(shape, n, view)
+        more += planned_slots(shape, n, view)
     return more
 
 
@@ -205,9 +205,9 @@ def conflict(
             other = sim.jobs[sim.steps[step].job]
             for i in range(other.first_instance, other.first_instance + other.instances):
                 n = sim.instances[i].node[PLANNED]
-                always -= planned_room(shape, n, search.free)
+                always -= planned_slots(shape, n, search.free)
                 leave_fewest(search.free, search.ahead, n)
-                always += planned_room(shape, n, search.free)
+                always += planned_slots(shape, n, search.free)
         if always < count:
             return time if slots < count else at
     return np.inf
@@ -252,7 +252,7 @@ def earliest_start(
     view_now(now, rules, then)
     search.attempt[:] = 0
     for n in range(len(then.nodes)):
-        slots += planned_room(shape, n, then)
+        slots += planned_slots(shape, n, then)
     blocked = -np.inf
     while at < latest:
         while k < sim.clock.steps and steps[k].time <= at:

@@ -19,8 +19,21 @@ from fleetlab.sim import layout
 from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
 from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, draining_of, growth_of, outages_of
 from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
-from fleetlab.sim.orders import world_ranks
-from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
+from fleetlab.sim.orders import TIMED, world_ranks
+from fleetlab.sim.policy import (
+    BROUGHT_FLOATS,
+    NO_ARRIVALS,
+    NO_ORDER,
+    NO_PLACE,
+    NO_WEIGHTS,
+    Arrivals,
+    Nobody,
+    arrived_in_python,
+    hide_arrivals,
+    order,
+    placement,
+    state_of,
+)
 from fleetlab.sim.queue_tables import JobQueues, no_quotas
 from fleetlab.sim.quota import Quotas, copied
 from fleetlab.sim.reference.conservative import pass_conservative
@@ -32,7 +45,7 @@ from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.queues import pass_by_queue
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
-from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.schedule import Schedule, Segments, Up
 from fleetlab.sim.site_view import ACCOUNT, SiteView
 from fleetlab.sim.world import World, groups_of
 
@@ -63,7 +76,7 @@ def play(
     until: float | None = None,
     progress: Progress | None = None,
     site: SiteView | None = None,
-) -> Played:
+) -> Schedule:
     """Play a world by any rules; `cluster` names the nodes and pools of `events`.
 
     Queues that decide which job is next, or preempt, go with the backfill rules none and greedy, and without `preempt`.
@@ -71,6 +84,7 @@ def play(
     `progress` is called many times a second; what it raises ends the run.
     """
     recovery = recovery or Recovery()
+    order = TIMED.get(order, order) if isinstance(order, str) else order
     code = ORDERS.index(order) if isinstance(order, str) else OWN_ORDER
     preempt = preempt or (isinstance(order, str) and ORDERS[order].preemptive)
     if preempt and BACKFILLS[backfill].reserves:
@@ -123,13 +137,17 @@ def play(
         estimate=sim.estimate, attained=sim.attained, remaining=sim.remaining, usage=sim.usage,
         weights=weights, site=replace(site, accounts=sim.accounts) if site is not None else None,
     )  # fmt: skip
+    arrivals = NO_ARRIVALS
+    if not (isinstance(order, str) and isinstance(placement, str)):
+        state, arrivals = hide_arrivals(state)
+        sim = sim._replace(estimate=arrivals.seen_floats[BROUGHT_FLOATS.index("estimate")])
     policies = Policies(
         NO_ORDER if isinstance(order, str) else order.compiled(),  # type: ignore[arg-type]
         NO_PLACE if isinstance(placement, str) else placement.compiled(),  # type: ignore[arg-type]
         state,
     )
     draining = draining_of(outages) if events else None
-    loop = _Loop(sim, now, rules, node_events, policies, draining, with_events=bool(events))
+    loop = _Loop(sim, now, rules, node_events, policies, arrivals, draining, with_events=bool(events))
     try:
         loop.run(progress)
     except _PolicyFailure:
@@ -148,7 +166,7 @@ class _Loop:
 
     def __init__(
         self, sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, policies: Policies,
-        draining: Up | None, *, with_events: bool,
+        arrivals: Arrivals, draining: Up | None, *, with_events: bool,
     ) -> None:  # fmt: skip
         self.sim, self.rules, self.events, self.draining, self.with_events = sim, rules, events, draining, with_events
         common = (sim, now, rules)
@@ -157,7 +175,7 @@ class _Loop:
         chosen = pass_by_queue if rules.by_queue else chosen
         schedule = _as_value(chosen, *common, policies)
         handler = _as_value(handle, *common, events, 0, 0, called=with_events)
-        self.arguments = (*common, events, schedule, handler, policies)
+        self.arguments = (*common, events, schedule, handler, policies, arrivals)
         self.runs: list[tuple[Records, Ints]] = []
         self.uptimes: list[Records] = []
 
@@ -180,12 +198,12 @@ class _Loop:
         self.uptimes.append(self.events.uptimes[: clock.uptimes].copy())
         clock.runs = clock.entries = clock.uptimes = 0
 
-    def played(self, *, interrupts: bool, until: float | None) -> Played:
+    def played(self, *, interrupts: bool, until: float | None) -> Schedule:
         """Return the schedule."""
         jobs, instances = self.sim.jobs, self.sim.instances
         done = bool((jobs.status == DONE).all())
         stop = float(self.sim.clock.now) if done or until is None else float(until)
-        return Played(
+        return Schedule(
             start=jobs.start.copy(),
             end=jobs.end.copy(),
             status=jobs.status.copy(),
@@ -220,12 +238,13 @@ def _refusal(
 ) -> PolicyError:
     """Say which policy did not return a number, and for what."""
     clock, which = sim.clock, int(sim.clock.error_job)
+    state = arrived_in_python(policies.state, int(clock.arrived))
     if clock.policy_error == BAD_ORDER:
         assert not isinstance(order, str)
         jobs = sim.to_rank[:which] if rules.moving else [which]
-        return order.refusal(policies.state, jobs, float(clock.now))
+        return order.refusal(state, jobs, float(clock.now))
     assert not isinstance(placement, str)
-    return placement.refusal(policies.state, np.arange(len(sim.nodes)), which)
+    return placement.refusal(state, np.arange(len(sim.nodes)), which)
 
 
 def _as_value(function: Any, *args: Any, called: bool = True) -> Any:  # noqa: ANN401
@@ -277,8 +296,8 @@ def _plan_stands(
 ) -> bool:
     """Return whether the plan of conservative backfill can be kept: ranks are fixed, and no job outlasts it."""
     moving = ORDERS[order].dynamic if isinstance(order, str) else order.moves
-    known = world.learners == 0 and bool((world.estimate >= world.runtime).all())
-    return known and not (moving or speeds is not None or events or recovery.every)
+    exact = world.learners == 0 and bool((world.estimate >= world.runtime).all())
+    return exact and not (moving or speeds is not None or events or recovery.every)
 
 
 def _empty(world: World) -> NodeView:

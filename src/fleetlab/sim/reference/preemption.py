@@ -42,16 +42,16 @@ def narrow_view(sim: Simulation, rules: Rules, t: int, view: NodeView, worst: In
 def choose_victims(sim: Simulation, rules: Rules, t: int, now: NodeView, worst: Ints, victims: Ints) -> int:
     """Release running jobs, the last-ranked first, until `t` fits, as it will; return how many of them it needs."""
     shape, count, n, chosen = rules.shapes[sim.jobs[t].shape_id], sim.jobs[t].instances, 0, 0
-    room = slots(shape, UNLIMITED, now)
-    while room < count:
+    free_slots = slots(shape, UNLIMITED, now)
+    while free_slots < count:
         if worst[n] >= 0:
-            room += slots_gained(sim, rules, shape, worst[n], now, NOW, 1)
+            free_slots += slots_gained(sim, rules, shape, worst[n], now, NOW, 1)
         n += 1
     for k in range(n - 1, -1, -1):  # the best-ranked stay if they can
         if worst[k] >= 0:
             more = slots_gained(sim, rules, shape, worst[k], now, NOW, -1)
-            if room + more >= count:
-                room += more
+            if free_slots + more >= count:
+                free_slots += more
             else:
                 slots_gained(sim, rules, shape, worst[k], now, NOW, 1)
                 victims[chosen], worst[k] = worst[k], -1

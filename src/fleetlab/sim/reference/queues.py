@@ -95,12 +95,12 @@ def head_of(sim: Simulation, row: int) -> int:
 @inner
 def compared_at(q: Quotas, best: int, parent: int) -> int:
     """Return the queue below `parent` whose share stands for `best`; -1: none has shares of its own."""
-    at, found = best, -1
+    at, row = best, -1
     while at != parent:
         if q.queues[at].shown:
-            found = at
+            row = at
         at = q.queues[at].parent
-    return found
+    return row
 
 
 @inner
@@ -229,19 +229,19 @@ def choose_victims(
     With `first` OTHERS, jobs of other queues come first, then those of its own; else those of its OWN alone.
     """
     m, count, n = member_of(sim, t), sim.jobs[t].instances, 0
-    room = slots(rules.shapes[sim.jobs[t].shape_id], UNLIMITED, now)
+    free_slots = slots(rules.shapes[sim.jobs[t].shape_id], UNLIMITED, now)
     ready = False
     for side in range(first, 2):
         for k in range(len(line)):
             if not ready and line[k] >= 0 and may_preempt(sim, line[k], t, side):
                 victims[n], line[k] = line[k], -1 - line[k]
-                room += give(sim, rules, t, victims[n], now, 1)
+                free_slots += give(sim, rules, t, victims[n], now, 1)
                 n += 1
-                ready = room >= count and not is_barred(sim.quotas, m, sim.clock.now)
+                ready = free_slots >= count and not is_barred(sim.quotas, m, sim.clock.now)
     for k in range(n - 1, -1, -1):  # the last chosen go on if they can; all of them if it was for nothing
-        room += give(sim, rules, t, victims[k], now, -1)
-        if ready and (room < count or is_barred(sim.quotas, m, sim.clock.now)):
-            room += give(sim, rules, t, victims[k], now, 1)
+        free_slots += give(sim, rules, t, victims[k], now, -1)
+        if ready and (free_slots < count or is_barred(sim.quotas, m, sim.clock.now)):
+            free_slots += give(sim, rules, t, victims[k], now, 1)
         else:
             victims[k] = -1
     return settle(sim, line, victims, n)
@@ -282,7 +282,7 @@ def evict(sim: Simulation, rules: Rules, t: int, now: NodeView) -> None:
 
 
 @inner
-def make_room(sim: Simulation, rules: Rules, t: int, now: NodeView, line: Ints, victims: Ints) -> bool:
+def preempt_for(sim: Simulation, rules: Rules, t: int, now: NodeView, line: Ints, victims: Ints) -> bool:
     """Preempt running jobs so that `t` may start and fits; return whether it could."""
     queue = sim.quotas.queues[row_of(sim, t)]
     if evicted_now(sim, t) or len(line) == 0:
@@ -315,12 +315,12 @@ def is_busy(sim: Simulation, rules: Rules) -> bool:
 def try_job(
     sim: Simulation, now: NodeView, rules: Rules, policies: Policies, t: int, line: Ints, victims: Ints
 ) -> bool:  # fmt: skip
-    """Start a job if it may and fits, or can make room; return whether others were preempted for it."""
+    """Start a job if it may and fits, or others can be preempted for it; return whether some were."""
     job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
     barred = is_barred(sim.quotas, group.member, sim.clock.now)
     ready, preempts = not barred and fits(rules.shapes[job.shape_id], job.instances, now), False
     if not ready and is_busy(sim, rules):
-        ready = preempts = make_room(sim, rules, t, now, line, victims)
+        ready = preempts = preempt_for(sim, rules, t, now, line, victims)
     if ready:
         start(sim, rules, policies, t, now)
         return preempts

@@ -11,6 +11,7 @@ from fleetlab.sim.codes import AGING, FAIR, LAS, OWN_ORDER, SERVER_FILLING, SERV
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
+from fleetlab.sim.policy import arrived
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
 from fleetlab.sim.reference.work import update_attained
 from fleetlab.sim.site_view import update_accounts
@@ -23,7 +24,7 @@ def key_at_arrival(sim: Simulation, rules: Rules, policies: Policies, t: int) ->
         if rules.moving:
             return 0.0
         sim.to_rank[0] = t
-        if policies.order(policies.state, sim.to_rank, 1, sim.clock.now, sim.keys) == 0:
+        if policies.order(arrived(policies.state, sim.clock.arrived), sim.to_rank, 1, sim.clock.now, sim.keys) == 0:
             sim.clock.policy_error, sim.clock.error_job = BAD_ORDER, t
         return sim.keys[0]
     if rules.order == SJF:
@@ -55,19 +56,19 @@ def fill_servers(sim: Simulation, rules: Rules, n: int, keys: Floats) -> None:
         if rules.order == SERVER_FILLING_SRPT:
             size = sim.jobs[t].gpu_milli * sim.remaining[t]
         push(order, heap, 0, k, size, t * n + k)  # ties to who came first
-    total, left, chosen = 0, n, 0
+    total, remaining, chosen = 0, n, 0
     needs, line = np.empty(n), np.empty(n, np.int64)
-    while left:
+    while remaining:
         k = heap[0] % n
-        pop(order, heap, 0, left)
-        left -= 1
+        pop(order, heap, 0, remaining)
+        remaining -= 1
         need = sim.jobs[sim.to_rank[k]].gpu_milli
         if total < rules.gpu:
             total += need
             push(needs, line, 0, chosen, -float(need), chosen * n + k)
             chosen += 1
         else:
-            keys[k] = float(n - left)
+            keys[k] = float(n - remaining)
     for at in range(chosen):
         keys[line[0] % n] = float(at)
         pop(needs, line, 0, chosen - at)
@@ -81,7 +82,7 @@ def rank(sim: Simulation, rules: Rules, policies: Policies, n: int, keys: Floats
         for k in range(n):
             keys[k] = jobs[to_rank[k]].key
     elif order == OWN_ORDER:
-        if policies.order(policies.state, to_rank, n, sim.clock.now, keys) == 0:
+        if policies.order(arrived(policies.state, sim.clock.arrived), to_rank, n, sim.clock.now, keys) == 0:
             sim.clock.policy_error, sim.clock.error_job = BAD_ORDER, n
     elif order == LAS:
         for k in range(n):

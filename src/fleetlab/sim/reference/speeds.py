@@ -74,9 +74,9 @@ def _by_rules(names: list[str], world: World, rules: Mapping[str, str]) -> Ints:
         if rule != OTHER_JOBS:
             has = (world.frame[column].cast(pl.String) == value).fill_null(value=False).to_numpy()
             if not has.any():
-                known = sorted(world.frame[column].cast(pl.String).drop_nulls().unique())
-                hint = f"the {column}s of the jobs: {', '.join(known[:9])}" + (", …" if len(known) > 9 else "")
-                lookup(column, value, known, error=WorkloadError, hint=hint)
+                values = sorted(world.frame[column].cast(pl.String).drop_nulls().unique())
+                hint = f"the {column}s of the jobs: {', '.join(values[:9])}" + (", …" if len(values) > 9 else "")
+                lookup(column, value, values, error=WorkloadError, hint=hint)
             of_job[has & (of_job < 0)] = names.index(of)
     if (missing := of_job < 0).any():
         if OTHER_JOBS in rules:

@@ -78,7 +78,7 @@ class Rules(NamedTuple):
     levels: Floats  # GPU-seconds between the queues of `las`
     alone: Floats  # [classes]: speed
     pair: Floats  # [classes, classes]: the part of its speed that a job of the first keeps beside one of the second
-    shapes: Records  # SHAPE; where there are several queues, the last is room for a copy
+    shapes: Records  # SHAPE; where there are several queues, the last is for a copy
     queues: Ints  # [queues, most partitions of one]: the partitions that its jobs name, then -1
     scoring: Scoring
     empty: NodeView

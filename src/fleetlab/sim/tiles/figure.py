@@ -11,11 +11,19 @@ import numpy as np
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.durations import duration, plural
-from fleetlab.core.timeline_figure import TimelineFigure
+from fleetlab.core.figure import TimelineFigure
 from fleetlab.sim.layout import Floats, Ints
-from fleetlab.sim.schedule import Played
-from fleetlab.sim.tiles import queue
-from fleetlab.sim.tiles.timeline import BINS, ROWS, ClusterTimeline, TilePlace
+from fleetlab.sim.schedule import Schedule
+from fleetlab.sim.tiles.timeline import (
+    BINS,
+    ROWS,
+    ClusterTimeline,
+    TilePlace,
+    arrivals,
+    bins_for,
+    waiting,
+    waiting_by_reason,
+)
 from fleetlab.sim.world import World
 
 PANEL_BINS = 2048  # of queue and arrivals
@@ -37,23 +45,23 @@ class Clock(NamedTuple):
         return cls() if scenario is None else cls(scenario.workload.epoch, scenario.workload.zone, scenario.load)
 
 
-def panels(world: World, played: Played, *, reasons: bool = True) -> dict[str, Any]:
+def panels(world: World, played: Schedule, *, reasons: bool = True) -> dict[str, Any]:
     """Return arrivals and waiting jobs over time, by reason or (at once) without."""
     if not played.stopped:
         return {"bins": 1, "arrivals": [len(world.measured)], "waiting": {}}
-    bins = queue.bins_for(world, played, PANEL_BINS) if reasons else PANEL_BINS
+    bins = bins_for(world, played, PANEL_BINS) if reasons else PANEL_BINS
     width = played.stopped / bins
-    arrived = queue.arrivals(world, 0.0, width, bins).tolist()
+    arrived = arrivals(world, 0.0, width, bins).tolist()
     if not reasons:
         return {
             "bins": bins,
             "arrivals": arrived,
-            "waiting": {"all": _short(queue.waiting(world, played, 0, width, bins))},
+            "waiting": {"all": _short(waiting(world, played, 0, width, bins))},
         }
-    by_reason = queue.waiting_by_reason(world, played, bins)
+    by_reason = waiting_by_reason(world, played, bins)
     most = np.argsort(-by_reason.sum(axis=0), kind="stable")
-    waiting = {REASONS.names[k]: _short(by_reason[:, k]) for k in most if by_reason[:, k].any()}
-    return {"bins": bins, "arrivals": arrived, "waiting": waiting}
+    by_name = {REASONS.names[k]: _short(by_reason[:, k]) for k in most if by_reason[:, k].any()}
+    return {"bins": bins, "arrivals": arrived, "waiting": by_name}
 
 
 def _short(values: Floats) -> list[float]:
@@ -103,13 +111,13 @@ def _differences(edges: Ints) -> list[int]:
 
 def _repeats(names: list[str]) -> list[tuple[str, int]]:
     """Return each run of equal names with its length."""
-    found: list[tuple[str, int]] = []
+    runs: list[tuple[str, int]] = []
     for name in names:
-        if found and found[-1][0] == name:
-            found[-1] = (name, found[-1][1] + 1)
+        if runs and runs[-1][0] == name:
+            runs[-1] = (name, runs[-1][1] + 1)
         else:
-            found.append((name, 1))
-    return found
+            runs.append((name, 1))
+    return runs
 
 
 def packed(timeline: ClusterTimeline, place: TilePlace, names: Iterable[str]) -> dict[str, bytes]:
@@ -121,18 +129,18 @@ def packed(timeline: ClusterTimeline, place: TilePlace, names: Iterable[str]) ->
 def figure(timeline: ClusterTimeline, label: str, clock: Clock, over_time: dict[str, Any], most: int) -> TimelineFigure:
     """Return a timeline that stands alone, with tiles of at most so many bytes: coarse ones first, then finer."""
     tiles: dict[str, bytes] = {}
-    held: list[tuple[int, int]] = []
-    left, count = most, MOST_TILES
+    zooms: list[tuple[int, int]] = []
+    remaining, count = most, MOST_TILES
     for level, zoom in _from_coarse_to_fine(timeline):
-        more = _tiles(timeline, level, zoom, left, count)
+        more = _tiles(timeline, level, zoom, remaining, count)
         if more is None:
             break
         tiles |= more
         count -= sum(1 for _ in _places(timeline, level, zoom))
-        left -= sum(map(len, more.values()))
-        held.append((level, zoom))
-    values = about(timeline, label, clock, over_time) | {"held": held}
-    if len(timeline.runs.begin) <= MOST_RUNS and left > 40 * len(timeline.runs.begin):
+        remaining -= sum(map(len, more.values()))
+        zooms.append((level, zoom))
+    values = about(timeline, label, clock, over_time) | {"held": zooms}
+    if len(timeline.runs.begin) <= MOST_RUNS and remaining > 40 * len(timeline.runs.begin):
         values["jobs"] = named_jobs(timeline)
     return TimelineFigure(TITLE, values, alt(timeline, over_time), tiles)
 
@@ -154,7 +162,7 @@ def _places(timeline: ClusterTimeline, level: int, zoom: int) -> Iterator[TilePl
 
 def _tiles(timeline: ClusterTimeline, level: int, zoom: int, most: int, count: int) -> dict[str, bytes] | None:
     """Return all tiles of a level and zoom; None if they are too many."""
-    places, found = list(_places(timeline, level, zoom)), dict[str, bytes]()
+    places, contents = list(_places(timeline, level, zoom)), dict[str, bytes]()
     if len(places) > count:
         return None
     part, column = timeline, -1
@@ -164,11 +172,11 @@ def _tiles(timeline: ClusterTimeline, level: int, zoom: int, most: int, count: i
             part, column = timeline.within(since, since + BINS * width), place.column
         for plane, content in packed(part, place, timeline.planes).items():
             if content:
-                found[f"{level}/{zoom}/{place.column}/{place.block}/{plane}"] = content
+                contents[f"{level}/{zoom}/{place.column}/{place.block}/{plane}"] = content
                 most -= len(content)
         if most < 0:
             return None
-    return found
+    return contents
 
 
 def named_jobs(timeline: ClusterTimeline) -> dict[str, Any]:

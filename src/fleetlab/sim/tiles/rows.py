@@ -1,4 +1,4 @@
-"""The rows of a timeline: GPUs in order of pool, rack and node, and coarser levels that join neighbors."""
+"""The rows of a timeline, from GPUs to groups of nodes, and the colors of jobs: user, queue and size."""
 
 from __future__ import annotations
 
@@ -7,9 +7,90 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from fleetlab.core import Cluster
-from fleetlab.sim.layout import Ints, Records
+from fleetlab.core import Cluster, Scenario
+from fleetlab.sim.layout import WHOLE, Floats, Ints, Records
+from fleetlab.sim.world import World
+
+NAMED = 8  # as many colors as everybody can tell apart; the rest is one category
+OTHERS = "all others"
+NO_WAIT = "did not wait"
+NOBODY = "(not told)"
+SIZES = ((1000, "1 GPU"), (4000, "2 to 4 GPUs"), (8000, "5 to 8 GPUs"), (64_000, "9 to 64 GPUs"))
+SIZE_LABELS = ("part of a GPU", *(label for _, label in SIZES), "more than 64 GPUs")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coloring:
+    """Categories of jobs: 0 is none, `labels[0]` is category 1."""
+
+    labels: tuple[str, ...]
+    of_job: NDArray[np.uint8]  # [jobs]
+
+
+def colorings(world: World) -> dict[str, Coloring]:
+    """Return what jobs can be told apart by; users and queues that need most GPU time come first.
+
+    What they need is the same under every policy, so that a color means the same in two runs.
+    """
+    seconds = world.gpu_milli * world.runtime
+    coloring = {"user": _largest(world.users, world.user, seconds)}
+    queue = world.frame["queue"]
+    if queue.n_unique() > 1:
+        queue = queue.cast(pl.String).fill_null("")
+        names = queue.unique(maintain_order=True)
+        codes = queue.replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.Int64)
+        coloring["queue"] = _largest(names.to_list(), codes.to_numpy(), seconds)
+    elif len(world.queues) > 1:
+        coloring["queue"] = _largest([", ".join(parts) for parts in world.queues], world.queue, seconds)
+    return coloring | {"size": _sizes(world.gpu_milli)}
+
+
+def _largest(names: list[str], code: Ints, seconds: Floats) -> Coloring:
+    """Number the names with the most GPU time from 1 on; all others are one category."""
+    totals = np.bincount(code, seconds, minlength=len(names))
+    ranked = sorted(np.flatnonzero(totals > 0).tolist(), key=lambda k: (-totals[k], names[k]))
+    largest = ranked[:NAMED]
+    number = np.full(len(names), len(largest) + 1, dtype=np.uint8)
+    number[largest] = np.arange(1, len(largest) + 1)
+    labels = (*(names[k] or NOBODY for k in largest), *([OTHERS] if len(ranked) > len(largest) else []))
+    return Coloring(labels, number[code])
+
+
+def _sizes(gpu_milli: Ints) -> Coloring:
+    bounds = np.array([bound for bound, _ in SIZES])
+    at = np.searchsorted(bounds, gpu_milli, side="left") + 1
+    whole = np.where(gpu_milli < WHOLE, 0, at)
+    return Coloring(SIZE_LABELS, (whole + 1).astype(np.uint8))
+
+
+def main_reasons(world: World, ledger: pl.DataFrame) -> Coloring:
+    """Return the reason for which each job waited longest; `ledger` has the seconds by reason of jobs."""
+    totals = {name: float(ledger[name].sum()) for name in ledger.columns[1:]}
+    names = sorted((name for name, total in totals.items() if total > 0), key=lambda name: -totals[name])[:NAMED]
+    number = np.full(len(world.submit), len(names) + 1, dtype=np.uint8)
+    if names:
+        seconds = ledger.select(names).to_numpy()
+        place = pl.DataFrame({"job": world.frame["job"], "place": range(world.frame.height)})
+        at = ledger.select("job").join(place, on="job", how="left", maintain_order="left")["place"].to_numpy()
+        number[at] = np.where(seconds.max(axis=1) > 0, seconds.argmax(axis=1) + 1, len(names) + 1)
+    return Coloring((*names, NO_WAIT), number)
+
+
+def used_milli(world: World, scenario: Scenario | None) -> Floats | None:
+    """Return how much of each of its GPUs a job used in the log, in milli; None where the log does not tell."""
+    usage = None if scenario is None else scenario.trace.usage
+    if scenario is None or usage is None or not {"job", "gpu_milli"} <= set(usage.collect_schema().names()):
+        return None
+    weight = pl.col("instances") if "instances" in usage.collect_schema().names() else pl.lit(1)
+    mean = (pl.col("gpu_milli") * weight).sum() / weight.sum()
+    by_job = scenario.by_job(usage.select("job", "gpu_milli", instances=weight)).group_by("job").agg(gpu=mean).collect()
+    used = world.frame.select("job").join(by_job, on="job", how="left", maintain_order="left")["gpu"]
+    gpus = np.maximum(world.shapes.gpus[world.shape], 1)
+    coloring: Floats = used.fill_null(0.0).fill_nan(0.0).to_numpy() / gpus
+    return np.minimum(coloring, float(WHOLE))
+
 
 FEW = 48  # rows: a level with fewer needs no coarser one
 RACK = "rack"  # how the feature of a node begins that names its rack

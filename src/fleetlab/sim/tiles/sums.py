@@ -160,7 +160,7 @@ def sample_fragments(of: RunTable, state: NodeView, times: Floats, row: Ints, ty
             end = runs[of.by_end[e]].end if e < len(of.by_end) else np.inf
             if min(begin, end) > times[k]:
                 break
-            if end <= begin:  # what ends makes room for what begins
+            if end <= begin:  # what ends comes before what begins
                 mark(runs[of.by_end[e]], of, changed)
                 _end(runs[of.by_end[e]], of, state)
                 e += 1

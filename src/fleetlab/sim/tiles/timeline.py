@@ -1,4 +1,4 @@
-"""The timeline of a cluster: any window of a schedule as tiles of rows × bins, at the zoom that a picture needs.
+"""The timeline of a cluster as tiles of rows × bins, and how many jobs arrive and wait over time.
 
 At zoom z the span has 2^z tiles of BINS bins each. A level of rows (`rows.RowLevel`) has tiles of ROWS rows. A tile has
 planes of bytes: `taken` is the share of its GPU time that jobs hold, `used` what they used of it, `user`, `queue` and
@@ -9,7 +9,7 @@ of what is free that is of no use to the usual jobs (sampled; all else is exact 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,22 +19,83 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Scenario, WorkloadError
-from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView, table
-from fleetlab.sim.schedule import Played, Segments, Up
-from fleetlab.sim.schedule_check import PLAYED_RUN, RunTable
-from fleetlab.sim.tiles.categories import Coloring, colorings, used_milli
-from fleetlab.sim.tiles.rows import Rows, node_table, rows_of
+from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP
+from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, NodeView, table
+from fleetlab.sim.ledger.ledger import ledger_over_time
+from fleetlab.sim.ledger.waits import waits
+from fleetlab.sim.schedule import Schedule, Segments, Up
+from fleetlab.sim.schedule_check import SCHEDULED_RUN, RunTable
+from fleetlab.sim.tiles.rows import Coloring, Rows, colorings, node_table, rows_of, used_milli
 from fleetlab.sim.tiles.sums import (
     GpuRuns,
     count_gpu_runs,
     fill_gpu_runs,
     find_runs,
     sample_fragments,
+    sum_intervals,
     sum_spells,
     sum_tile,
 )
 from fleetlab.sim.timeline import run_table
 from fleetlab.sim.world import World
+
+PIECES = 8_000_000  # of waits, which are cut at the edges of bins
+
+
+def arrivals(world: World, since: float, width: float, bins: int) -> Ints:
+    """Return how many measured jobs are submitted in each bin; the last one takes those at its end."""
+    at = world.submitted[world.measured]
+    counted, _ = np.histogram(at, bins, (since, since + width * bins))
+    return counted.astype(np.int64)
+
+
+def waiting(world: World, played: Schedule, since: float, width: float, bins: int) -> Floats:
+    """Return the mean number of jobs that wait in each bin, whatever the reason."""
+    out = np.zeros(bins)
+    for begin, end in _all_waits(world, played):
+        sum_intervals(begin, end, since, width, out)
+    return out / width
+
+
+def bins_for(world: World, played: Schedule, most: int) -> int:
+    """Return into how many bins waits can be cut."""
+    seconds = sum(float((end - begin).sum()) for begin, end in _all_waits(world, played))
+    queue = seconds / max(played.stopped, 1e-9)
+    return int(min(most, max(64, PIECES / max(queue, 1.0))))
+
+
+def waiting_by_reason(world: World, played: Schedule, bins: int) -> Floats:
+    """Return the mean number of jobs that wait in each bin from 0 to the end, by reason: [bins, reasons]."""
+    width = played.stopped / bins
+    edges = np.linspace(0.0, played.stopped, bins + 1)
+    out = ledger_over_time(world, played, edges)
+    for (begin, end), reason in zip(_outside(world, played), (BY_ELIGIBLE, BY_START_UP), strict=True):
+        column = np.zeros(bins)
+        sum_intervals(begin, end, 0.0, width, column)
+        out[:, reason] += column
+    return out / width
+
+
+def _all_waits(world: World, played: Schedule) -> list[tuple[Floats, Floats]]:
+    measured = world.frame["job"].to_numpy() >= 0
+    if played.segments is not None:  # some ran more than once, and waited again between
+        mine = waits(world, played).of(measured)
+        return [(mine.begin, mine.end), *_outside(world, played)]
+    # One wait a job: nothing needs to be sorted, which would take most of the time.
+    ran = ~np.isnan(played.start)
+    end = np.where(ran, played.start, played.stopped)
+    rows = np.flatnonzero(measured & (ran | (played.status == WAITING)) & (end > world.eligible))
+    return [(world.eligible[rows], end[rows]), *_outside(world, played)]
+
+
+def _outside(world: World, played: Schedule) -> list[tuple[Floats, Floats]]:
+    """Return the waits before a job is eligible, and those in which it starts up."""
+    rows = world.measured
+    eligible = np.minimum(world.eligible[rows], played.stopped)
+    start = np.nan_to_num(played.start[rows], nan=played.stopped)
+    latency = np.where(np.isnan(played.start[rows]), 0.0, world.latency[rows])
+    return [(np.minimum(world.submitted[rows], eligible), eligible), (start, start + latency)]
+
 
 BINS = 512  # of a tile
 ROWS = 512  # of a tile
@@ -73,7 +134,7 @@ class ClusterTimeline:
     nodes: pl.DataFrame  # node, pool, gpu_type, rack: in the order of the rows
     runs: GpuRuns
     milli: Floats  # [jobs]: of each of its GPUs
-    coloring: Mapping[str, Coloring]
+    coloring: dict[str, Coloring]
     used: Floats | None  # [jobs]: milli of each of its GPUs
     down: Spells
     drained: Spells
@@ -83,7 +144,7 @@ class ClusterTimeline:
 
     @classmethod
     def of(
-        cls, world: World, played: Played, cluster: Cluster, scenario: Scenario | None = None, *, whole: bool = True
+        cls, world: World, played: Schedule, cluster: Cluster, scenario: Scenario | None = None, *, whole: bool = True
     ) -> ClusterTimeline:
         """Index a schedule by GPU; what is not `whole` has what a first picture needs.
 
@@ -181,14 +242,14 @@ class ClusterTimeline:
 
     def planes_of(self, place: TilePlace, names: Iterable[str]) -> dict[str, Bytes]:
         """Return some planes of a tile; what jobs hold is summed once where its category is asked for too."""
-        found: dict[str, Bytes] = {}
+        planes: dict[str, Bytes] = {}
         for name in sorted(names, key=lambda name: name not in self.coloring):
             if name in self.coloring:
-                seconds, found[name] = self.held(place, name)
-                found["taken"] = self._share(place, seconds)
-            elif name not in found:
-                found[name] = self.plane(place, name)
-        return {name: found[name] for name in names}
+                seconds, planes[name] = self.held(place, name)
+                planes["taken"] = self._share(place, seconds)
+            elif name not in planes:
+                planes[name] = self.plane(place, name)
+        return {name: planes[name] for name in names}
 
     def within(self, since: float, until: float) -> ClusterTimeline:
         """Return it with the runs of some time only: tiles of that time are the same, and are summed sooner."""
@@ -214,23 +275,23 @@ class ClusterTimeline:
         last = np.searchsorted(first, edges[1:], side="left")
         sums = np.concatenate([np.zeros((BINS, 1)), np.cumsum(samples, axis=1)], axis=1)
         mean = (sums[:, last] - sums[:, node]) / np.maximum(last - node, 1)
-        found: Bytes = np.clip(np.rint(mean.T * 255), 0, 255).astype(np.uint8)
-        return found
+        spans: Bytes = np.clip(np.rint(mean.T * 255), 0, 255).astype(np.uint8)
+        return spans
 
     # -- who -----------------------------------------------------------------------------------------------------------
 
     def at(self, first: int, end: int, time: float, most: int = 5) -> tuple[int, list[dict[str, Any]]]:
         """Return how many jobs run on GPUs `first` to `end` at a time, and a few of them with their times."""
-        found = np.zeros(most, dtype=np.int64)
+        spans = np.zeros(most, dtype=np.int64)
         first, end = max(0, first), min(end, self.rows.gpus)
-        count = find_runs(self.runs, first, end, time, found) if first < end else 0
-        entries = found[: min(count, most)]
+        count = find_runs(self.runs, first, end, time, spans) if first < end else 0
+        entries = spans[: min(count, most)]
         rows = self.jobs[self.runs.job[entries].astype(np.int64)].to_dicts()
         times = zip(self.runs.begin[entries].tolist(), self.runs.end[entries].tolist(), strict=True)
         return count, [row | {"begin": begin, "end": end} for row, (begin, end) in zip(rows, times, strict=True)]
 
 
-def index_runs(world: World, played: Played, rows: Rows) -> GpuRuns:
+def index_runs(world: World, played: Schedule, rows: Rows) -> GpuRuns:
     """Sort the runs of a schedule by GPU."""
     of, first_gpu = _in_any_order(world, played.runs(world.first)), np.ascontiguousarray(world.nodes.first_gpu)
     count = np.zeros(rows.gpus + 1, dtype=np.int64)
@@ -247,13 +308,13 @@ def _in_any_order(world: World, runs: Segments) -> RunTable:
     """Return the runs as a table; they are not sorted, which would take as long as all else."""
     job, none = runs.job, np.zeros(0, dtype=np.int64)
     rows = table(
-        len(job), PLAYED_RUN, job=job, shape_id=world.shape[job], begin=runs.begin, end=runs.end,
+        len(job), SCHEDULED_RUN, job=job, shape_id=world.shape[job], begin=runs.begin, end=runs.end,
         first=runs.first[: len(job)], instances=runs.instances(world.instances),
     )  # fmt: skip
     return RunTable(rows, none, none, runs.where, runs.got, world.shapes)
 
 
-def fragmented(world: World, played: Played, rows: Rows) -> Floats:
+def fragmented(world: World, played: Schedule, rows: Rows) -> Floats:
     """Return which share of what is free on each node is of no use to the usual jobs, at SAMPLES instants."""
     row = np.full(len(world.nodes), -1, dtype=np.int64)
     row[rows.nodes] = np.arange(len(rows.nodes))
@@ -269,16 +330,16 @@ def _down(up: Up | None, nodes: Ints, span: float) -> Up | None:
     """Return when nodes are not up."""
     if up is None:
         return None
-    found: list[tuple[int, float, float]] = []
+    spans: list[tuple[int, float, float]] = []
     for n in nodes.tolist():
         mine, now = np.flatnonzero(up.node == n), 0.0
         for k in mine[np.argsort(up.begin[mine], kind="stable")]:
             if up.begin[k] > now:
-                found.append((n, now, float(up.begin[k])))
+                spans.append((n, now, float(up.begin[k])))
             now = max(now, float(up.end[k]))
         if now < span:
-            found.append((n, now, span))
-    node, begin, end = np.array(found, dtype=np.float64).reshape(-1, 3).T
+            spans.append((n, now, span))
+    node, begin, end = np.array(spans, dtype=np.float64).reshape(-1, 3).T
     return Up(node.astype(np.int64), begin, end)
 
 

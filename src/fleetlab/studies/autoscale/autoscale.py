@@ -11,7 +11,7 @@ from typing import TypeAlias, Unpack
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Progress, Provenance, Scenario, Words, WorkloadError
+from fleetlab.core import Cluster, Progress, Scenario, Words, WorkloadError
 from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import silent
@@ -19,12 +19,18 @@ from fleetlab.core.scenario import ScenarioLike
 from fleetlab.forecast import Forecaster
 from fleetlab.forecast.catalogue import BY_NAME, FAMILIES, NEEDS
 from fleetlab.stats import Floats, Ints
-from fleetlab.studies.autoscale.demand import PoolDemand, pool_demand
-from fleetlab.studies.autoscale.forecasts import LEAST, DemandForecast, best, forecasts, sustain
-from fleetlab.studies.autoscale.kinds import ScaledPool, left_out_notes, scaled_pools
-from fleetlab.studies.autoscale.replay import POOL, Replay, ReplayResult
-from fleetlab.studies.autoscale.result import DAY, POLICIES, Autoscaling
-from fleetlab.studies.autoscale.together import together
+from fleetlab.studies.autoscale.pools import PoolDemand, ScaledPool, left_out_notes, pool_demand, scaled_pools
+from fleetlab.studies.autoscale.replay import (
+    LEAST_ERRORS,
+    POOL,
+    DemandForecast,
+    Replay,
+    ReplayResult,
+    best,
+    forecasts,
+    sustain,
+)
+from fleetlab.studies.autoscale.result import DAY, POLICIES, Autoscaling, together
 
 WAIT = 60.0  # seconds: the default goal
 LEARN, COUNT = 4, 2  # days at least
@@ -143,8 +149,7 @@ def _of_kind(scenario: Scenario, pool: ScaledPool, goal: ScalingGoal, progress: 
     try:
         return _scale(scenario, pool, goal, progress)
     except WorkloadError as e:
-        msg = f"nodes of kind `{pool.name}`: {e}"
-        raise WorkloadError(msg, hint=e.hint) from None
+        raise WorkloadError(f"nodes of kind `{pool.name}`: {e}", hint=e.hint) from None
 
 
 def _scale(scenario: Scenario, pool: ScaledPool, goal: ScalingGoal, progress: Progress) -> Autoscaling:
@@ -160,25 +165,24 @@ def _scale(scenario: Scenario, pool: ScaledPool, goal: ScalingGoal, progress: Pr
         return result
 
     expected = _forecasts(replay, goal.models)
-    chosen = None if goal.risk is None else count(_at_risk(replay, expected, goal.risk))
-    wait = goal.wait if chosen is None else chosen.p95
+    at_risk = None if goal.risk is None else count(_at_risk(replay, expected, goal.risk))
+    wait = goal.wait if at_risk is None else at_risk.p95
     results = {
-        name: SEARCHES[name](replay, expected, wait, count) if chosen is None or name != "forecast" else chosen
+        name: SEARCHES[name](replay, expected, wait, count) if at_risk is None or name != "forecast" else at_risk
         for name in POLICIES
     }
     settings = scenario.words() | {
         "wait": wait, "risk": goal.risk, "every": goal.every, "boot": goal.boot, "learn": replay.first * goal.every,
         "models": [model.name for model in goal.models],
     }  # fmt: skip
-    provenance = Provenance("autoscale", scenario.workload.source, settings, scenario.seed)
+    provenance = scenario.provenance("autoscale", settings)
     return Autoscaling.of(results, done, replay, wait, provenance)
 
 
 def _time(name: str, value: str | float, least: float = 0.0) -> float:
     seconds = in_seconds(value)
     if not least <= seconds < math.inf:
-        msg = f"`{name}` is not a time of at least {least:g} s: {value}"
-        raise WorkloadError(msg, hint=HINT)
+        raise WorkloadError(f"`{name}` is not a time of at least {least:g} s: {value}", hint=HINT)
     return seconds
 
 
@@ -196,10 +200,9 @@ def _check(scenario: Scenario, wait: str | float | None, risk: float | None) -> 
 
 def _models(models: Sequence[str | Forecaster]) -> list[Forecaster]:
     if not models:
-        msg = "there is no model to forecast with"
-        raise WorkloadError(msg, hint=f"some of {', '.join((*FAMILIES, *BY_NAME))}")
-    chosen = [model for name in models for model in (_named(name) if isinstance(name, str) else (name,))]
-    return list({model.name: model for model in chosen}.values())
+        raise WorkloadError("there is no model to forecast with", hint=f"some of {', '.join((*FAMILIES, *BY_NAME))}")
+    forecasters = [model for name in models for model in (_named(name) if isinstance(name, str) else (name,))]
+    return list({model.name: model for model in forecasters}.values())
 
 
 def _named(name: str) -> Sequence[Forecaster]:
@@ -225,10 +228,10 @@ def _replay(demand: PoolDemand, boot: float, learn: float | None) -> Replay:
         msg = f"{source}: too short: {demand.end / DAY:.3g} days, with {first * demand.every / DAY:.3g} to learn from"
         hint = f"forecasts learn from --learn {LEARN}d at least, and at least {COUNT} days after that must count"
         raise WorkloadError(msg, hint=hint)
-    known = first - first // 2 - 2 * math.ceil(boot / demand.every)
-    if known < LEAST:  # else all nodes would be on for want of a margin, and count as forecast
-        msg = f"when days begin to count, too few forecasts are over to take a margin from: {max(0, known)}"
-        raise WorkloadError(msg, hint=f"{LEAST} are needed: a shorter --every or --boot, or a longer --learn")
+    errors = first - first // 2 - 2 * math.ceil(boot / demand.every)
+    if errors < LEAST_ERRORS:  # else all nodes would be on for want of a margin, and count as forecast
+        msg = f"when days begin to count, too few forecasts are over to take a margin from: {max(0, errors)}"
+        raise WorkloadError(msg, hint=f"{LEAST_ERRORS} are needed: a shorter --every or --boot, or a longer --learn")
     size = min(len(nodes), demand.most + STEPS * _step(demand))
     pool = Cluster.of(nodes.frame.head(size).with_columns(pool=pl.lit(POOL)), source=nodes.source)
     scenario = demand.scenario.replace(cluster=pool, nodes="", placement="first_fit")
@@ -250,15 +253,15 @@ def _step(demand: PoolDemand) -> int:
 
 def cheapest(settings: Sequence[int], run: Callable[[int], ReplayResult], wait: float) -> ReplayResult | None:
     """Return the first of the settings, each with more nodes than the one before, that meets the goal; by bisection."""
-    low, high, met = 0, len(settings) - 1, None
+    low, high, fewest = 0, len(settings) - 1, None
     while low <= high:
         middle = (low + high) // 2
         result = run(settings[middle])
         if result.p95 <= wait:
-            met, high = result, middle - 1
+            fewest, high = result, middle - 1
         else:
             low = middle + 1
-    return met
+    return fewest
 
 
 def _static(replay: Replay, _: Sequence[DemandForecast], wait: float, count: Count) -> ReplayResult | None:
@@ -272,18 +275,18 @@ def _static(replay: Replay, _: Sequence[DemandForecast], wait: float, count: Cou
 
 def _reactive(replay: Replay, _: Sequence[DemandForecast], wait: float, count: Count) -> ReplayResult | None:
     most = len(replay.scenario.cluster)
-    met = [
+    candidates = [
         cheapest(range(most + 1), lambda n, idle=idle: count(replay.reactive(n, idle)), wait)  # type: ignore[misc]
         for idle in IDLES
     ]
-    return _fewest(met)
+    return _fewest(candidates)
 
 
 def _forecast(replay: Replay, expected: Sequence[DemandForecast], wait: float, count: Count) -> ReplayResult | None:
     """Try risks from high to low, then nodes on top of the lowest; each with several times for which a node stays."""
     step = _step(replay.demand)
     settings = [(risk, 0) for risk in RISKS] + [(RISKS[-1], j * step) for j in range(1, STEPS + 1)]
-    met = [
+    candidates = [
         cheapest(
             range(len(settings)),
             lambda j, hold=hold: count(_at_risk(replay, expected, *settings[j], hold)),  # type: ignore[misc]
@@ -291,12 +294,12 @@ def _forecast(replay: Replay, expected: Sequence[DemandForecast], wait: float, c
         )
         for hold in HOLDS
     ]
-    return _fewest(met)
+    return _fewest(candidates)
 
 
-def _fewest(met: Sequence[ReplayResult | None]) -> ReplayResult | None:
+def _fewest(candidates: Sequence[ReplayResult | None]) -> ReplayResult | None:
     """Return the one with the fewest node-hours."""
-    return min((m for m in met if m), key=lambda m: float(m.node_hours.sum()), default=None)
+    return min((m for m in candidates if m), key=lambda m: float(m.node_hours.sum()), default=None)
 
 
 def _at_risk(

@@ -20,22 +20,20 @@ from fleetlab.core.files import atomic_write
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.core.words import BUILTIN, EVENT, WORDS
+from fleetlab.core.words import SHIPPED, WORDS
 from fleetlab.sim import simulate
 from fleetlab.stats import Floats
-from fleetlab.studies.calibrate.findings import findings, first_line, statement
-from fleetlab.studies.calibrate.fit import simulated_starts, starts_of
-from fleetlab.studies.calibrate.gaps import AFTER, BEFORE, Gaps
+from fleetlab.studies.calibrate.choice import CHOSEN_ON, FIT, HELD_OUT, Choice, Parts, choose
+from fleetlab.studies.calibrate.findings import Evidence, findings, first_line, identifiable, statement
 from fleetlab.studies.calibrate.hidden import LONG
-from fleetlab.studies.calibrate.identifiable import Evidence, identifiable
-from fleetlab.studies.calibrate.recorded import Recorded
-from fleetlab.studies.calibrate.search import Fitted, fit_scenario
+from fleetlab.studies.calibrate.likelihood import starts_of
+from fleetlab.studies.calibrate.recorded import AFTER, BEFORE, RecordedJobs, WaitErrors
+from fleetlab.studies.calibrate.search import FitResult, fit_policy, fit_settings
+from fleetlab.studies.eta.snapshot import estimate_note
 
-FIT = 0.6  # of the jobs
+SHARE = 0.6  # of the jobs, to fit on
 LEAST = 20  # jobs of a part
 FILES = {"trace", "cluster"}  # words that name files
-FITTED, HELD_OUT = "fitted", "held out"
-BY_SLURM = "as given, the site's Slurm is simulated; what is fitted are the event-driven rules that are closest to it"
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,11 +74,10 @@ class Calibration(FieldsResult):
         """
         path = Path(path)
         if self.scenario is None:
-            msg = f"no calibrated scenario to save: {self.findings[1]}"
-            raise WorkloadError(msg)
+            raise WorkloadError(f"no calibrated scenario to save: {self.findings[1]}")
         words = tomllib.loads(self.scenario.to_toml())
         for name in FILES & words.keys():
-            if words[name].split(":")[0] != BUILTIN:  # files are looked for beside the scenario
+            if words[name].split(":")[0] not in SHIPPED:  # files are looked for beside the scenario
                 words[name] = os.path.relpath(words[name], path.parent)
         atomic_write(path, toml.dumps(words))
         return path
@@ -90,7 +87,7 @@ def calibrate(
     source: ScenarioLike,
     cluster: Cluster | None = None,
     *,
-    fit: float = FIT,
+    fit: float = SHARE,
     progress: Progress = silent,
     **words: Unpack[Words],
 ) -> Calibration:
@@ -105,8 +102,9 @@ def calibrate(
     **words
         Words of the scenario, such as `order="sjf"` or `load=1.2`.
     fit
-        The share of the jobs, by submission, on which latency, policy, hidden nodes and quota are fitted; the others
-        judge them (default: 0.6).
+        The share of the jobs, by submission, on which latency, policy, hidden nodes and quota are fitted, or settings
+        of the site's scheduler; half of the others choose between what is fitted and the scenario as configured, and
+        the last half judges the choice (default: 0.6).
     progress
         Called as simulations are done.
 
@@ -130,40 +128,39 @@ def calibrate(
     '181 of 200 jobs are compared, 99 % of the GPU-hours (19 without a run time, 1 without a start).'
 
     """
-    scenario = given = Scenario.of(source, cluster, **words)
-    if scenario.trace.scheduler is not None:  # which rules are closest is asked of the event-driven ones
-        scenario = scenario.replace(scheduler=EVENT)
+    scenario = Scenario.of(source, cluster, **words)
     _check(scenario, fit)
-    log, nodes = Recorded(scenario.workload, _told(scenario)), _cluster(scenario)
+    log, nodes = RecordedJobs(scenario.workload, _have_runtimes(scenario)), _cluster(scenario)
     evidence = Evidence.of(log, nodes)
     settings = scenario.words() if nodes else {"trace": scenario.data.name or scenario.workload.source}
-    provenance = Provenance("calibrate", scenario.workload.source, settings | {"fit": fit}, scenario.seed)
-    jobs = int(fit * len(log))
-    if evidence.obstacle() or min(log.known[:jobs].sum(), log.known[jobs:].sum()) < LEAST:
+    provenance = scenario.provenance("calibrate", settings | {"fit": fit})
+    parts = Parts.of(len(log), fit)
+    if evidence.obstacle() or min(log.compared[parts.rows(part)].sum() for part in (FIT, CHOSEN_ON, HELD_OUT)) < LEAST:
         return _statement(provenance, log, evidence, scenario.coverage)
     progress("simulating the log under other settings", 0, 0.0)
-    as_given = simulate(given)
-    before = starts_of(as_given.world, as_given.played, len(log))
+    configured = simulate(scenario)
+    before = starts_of(configured.world, configured.played, len(log))
     evidence = replace(evidence, simulated=int((before - log.submit > LONG).sum()))
-    scarce, roomy = evidence.idle() is None, evidence.roomy()
-    fitted = fit_scenario(scenario, log, jobs, progress, scarce=scarce, roomy=roomy)
-    calibrated = scenario.replace(**fitted.words)
-    starts = {BEFORE: before, AFTER: simulated_starts(calibrated)}
-    result = _calibration(provenance, log, evidence, fitted, starts, calibrated)
-    return replace(result, coverage=as_given.coverage)
+    if scenario.scheduler is not None:
+        fitted = fit_settings(scenario, log, parts.fitted, progress)
+    else:
+        scarce, spare = evidence.idle() is None, evidence.has_spare_gpus()
+        fitted = fit_policy(scenario, log, parts.fitted, progress, scarce=scarce, spare=spare)
+    choice = choose(scenario, before, fitted.candidates, log, parts.rows(CHOSEN_ON))
+    result = _calibration(provenance, log, evidence, fitted, choice, before, parts)
+    return replace(result, coverage=configured.coverage, notes=(*estimate_note(scenario), *result.notes))
 
 
 def _check(scenario: Scenario, fit: float) -> None:
     if not 0 < fit < 1:
-        msg = f"the share of the jobs to fit on is between 0 and 1: {fit:g}"
-        raise WorkloadError(msg, hint="fit=0.6")
+        raise WorkloadError(f"the share of the jobs to fit on is between 0 and 1: {fit:g}", hint="fit=0.6")
     for name in ("load", "until", "window", "latency"):
         if getattr(scenario, name) != WORDS[name].default:
             msg = f"a log is calibrated as it was recorded: leave `{name}` out"
             raise WorkloadError(msg, hint="change it in the calibrated scenario")
 
 
-def _told(scenario: Scenario) -> NDArray[np.bool_]:
+def _have_runtimes(scenario: Scenario) -> NDArray[np.bool_]:
     """Return of which jobs the log tells the run time; those of others are held or drawn."""
     return (scenario.run_times.origin == COMPLETE).to_numpy()
 
@@ -184,56 +181,59 @@ def _cluster(scenario: Scenario) -> Cluster | None:
         return None
 
 
-def _statement(provenance: Provenance, log: Recorded, evidence: Evidence, covered: Coverage) -> Calibration:
+def _statement(provenance: Provenance, log: RecordedJobs, evidence: Evidence, covered: Coverage) -> Calibration:
     """Say why there is nothing to calibrate by."""
     why = evidence.obstacle() or f"fewer than {LEAST} jobs to fit on, or to judge by, have a start and a run time"
     estimates = (Estimate.exact("jobs with a recorded start and a run time", evidence.compared),)
     frames = {"what this log can tell": identifiable(evidence, None)}
     return Calibration(
-        provenance, (first_line(log, log.known), *statement(why, log)), estimates, frames, coverage=covered
+        provenance, (first_line(log, log.compared), *statement(why, log)), estimates, frames, coverage=covered
     )
 
 
 def _calibration(
     provenance: Provenance,
-    log: Recorded,
+    log: RecordedJobs,
     evidence: Evidence,
-    fitted: Fitted,
-    starts: Mapping[str, Floats],
-    scenario: Scenario,
+    fitted: FitResult,
+    choice: Choice,
+    before: Floats,
+    parts: Parts,
 ) -> Calibration:
-    held_out = np.arange(len(log)) >= fitted.jobs
-    parts = {HELD_OUT: Gaps.of(log, held_out, starts), FITTED: Gaps.of(log, ~held_out, starts)}
-    judged = parts[HELD_OUT]
+    starts = {BEFORE: before, AFTER: choice.starts}
+    errors = {part: WaitErrors.of(log, parts.rows(part), starts) for part in (HELD_OUT, CHOSEN_ON, FIT)}
+    judged = errors[HELD_OUT]
     questions = identifiable(evidence, fitted)
     frames = {
-        "waits": pl.concat([gaps.overall(part) for part, gaps in parts.items()], how="vertical_relaxed"),
-        "policies": fitted.identification.table,
+        "waits": pl.concat([gaps.overall(part) for part, gaps in errors.items()], how="vertical_relaxed"),
+        "candidates": choice.table,
         "start-up latency": fitted.latency,
         "nodes": fitted.pools.table.with_columns(
-            pl.Series("hidden nodes", [fitted.nodes[t] for t in fitted.pools.table["gpu_type"]], dtype=pl.Int64)
+            pl.Series("hidden nodes", [fitted.nodes.get(t, 0) for t in fitted.pools.table["gpu_type"]], dtype=pl.Int64)
         ).rename({"gpu_type": "GPU type", "gpus": "GPUs"}),
         "limits of users": fitted.limits,
-        **judged.by_class(_partitions(scenario)),
+        **judged.by_class(_partitions(choice.scenario)),
         "what this log can tell": questions,
     }
-    sentences = findings(log, evidence, fitted, judged, questions)
+    if fitted.identification is not None:
+        frames["policies"] = fitted.identification.table
+    sentences = findings(log, evidence, fitted, choice, judged, questions)
     estimates = [
         *(Estimate(f"{side} mean wait, held out", *mean, "s") for side, mean in judged.means().items()),
         *(Estimate(f"error of the {side} mean wait", *judged.error(side), "s") for side in (BEFORE, AFTER)),
         Estimate.exact("jobs held out", len(judged.rows)),
     ]
     notes = (
-        *((BY_SLURM,) if scenario.trace.slurm is not None else ()),
         "GPUs are held during the start-up latency, and the job still waits: both are in the simulated waits",
+        *((f"candidates: {choice.note}",) if fitted.candidates else ()),
         "log-likelihood: errors of logarithms of waits follow a Laplace law; choices: at each recorded start, whether "
         "the job was the first in the order among those that would have fitted in its place",
-        "random placement is not tried: its starts depend on a seed that no log has",
+        *(("random placement is not tried: its starts depend on a seed that no log has",) * bool(fitted.nodes)),
     )
-    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, scenario=scenario)
+    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, scenario=choice.scenario)
 
 
-def _figures(judged: Gaps) -> dict[str, Figure]:
+def _figures(judged: WaitErrors) -> dict[str, Figure]:
     means = judged.means()
     rows = [(side, *mean) for side, mean in means.items()]
     frame = pl.DataFrame(rows, schema=["x", "y", "low", "high"], orient="row")

@@ -13,8 +13,7 @@ import polars as pl
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 from fleetlab.stats import Floats, Interval, bonferroni, paired_difference
-from fleetlab.studies.calibrate.choices import Ranking, ranking
-from fleetlab.studies.calibrate.fit import GAIN, Fit, Score
+from fleetlab.studies.calibrate.likelihood import GAIN, Fit, Ranking, Score, ranking
 
 FEW = 4  # policies whose placements and estimates are tried
 
@@ -55,8 +54,8 @@ class Identification:
 
         Where no simulated schedule is the recorded one, they must also agree in whom the scheduler took.
         """
-        exact, taken = self.best.error < EXACT, self.best.choices.sum()
-        alike = [s for s in self.scores[1:] if exact or abs(s.choices.sum() - taken) < EXACT]
+        exact, choices = self.best.error < EXACT, self.best.choices.sum()
+        alike = [s for s in self.scores[1:] if exact or abs(s.choices.sum() - choices) < EXACT]
         return [self.best, *(s for s in alike if s.same_schedule(self.best))]
 
     def _differences(self, part: Callable[[Score], Floats]) -> list[Interval]:
@@ -77,11 +76,11 @@ class Identification:
         """
         same = {id(score) for score in self.same()}
         verdicts = {}
-        for score, below, taken in zip(
+        for score, below, by_choices in zip(
             self.scores, self._below, self._differences(lambda score: score.choices), strict=True
         ):
             few = np.isnan(below.low) and self.best.total - score.total > GAIN  # jobs, for an interval
-            worse = few or below.high < 0 or taken.high < 0
+            worse = few or below.high < 0 or by_choices.high < 0
             verdicts[id(score)] = SAME if id(score) in same else WORSE if worse else CLOSE
         return verdicts | {id(self.best): BEST}
 
@@ -127,7 +126,7 @@ def uses_estimates(words: Mapping[str, Any]) -> bool:
     return order not in ORDERS or ORDERS[order].needs_estimate or BACKFILLS[words["backfill"]].reserves
 
 
-class Search:
+class PolicySearch:
     """The policies that have been simulated on the first part of a log."""
 
     def __init__(
@@ -140,15 +139,15 @@ class Search:
         every: bool,
     ) -> None:
         self.fit, self.base, self.choices, self.estimates, self.every = fit, base, choices, estimates, every
-        self.found: dict[str, Score] = {}
+        self.scores: dict[str, Score] = {}
 
     def attempt(self, words: Mapping[str, Any]) -> None:
         """Simulate a policy, unless it has been."""
         words = self.own | dict(words)
-        if name_of(words) not in self.found and (self.every or self._promises(words)):
+        if name_of(words) not in self.scores and (self.every or self._promises(words)):
             scenario = self.base.replace(**words | {"estimate": self.estimates[words["estimate"]]})
             score = self.fit.score(scenario, self.choices.get(ranking(words["order"], words["estimate"])))
-            self.found[name_of(words)] = replace(score, words=words)
+            self.scores[name_of(words)] = replace(score, words=words)
 
     @property
     def own(self) -> dict[str, Any]:
@@ -161,7 +160,7 @@ class Search:
 
     def ranked(self) -> list[Score]:
         """Return the scores, the best first; of equal ones the simplest order, or the one that was tried first."""
-        return sorted(self.found.values(), key=lambda s: (-s.total, _changes(s.words["order"])))
+        return sorted(self.scores.values(), key=lambda s: (-s.total, _changes(s.words["order"])))
 
     @property
     def exact(self) -> bool:
@@ -171,9 +170,9 @@ class Search:
     def orders(self, *, preempted: bool) -> list[dict[str, Any]]:
         """Return the orders that may be, each with the estimate by which it explains best whom the scheduler took."""
         scenarios = []
-        for order in ORDERS:
-            known = [name for name in self.estimates if ranking(order.name, name) in self.choices]
-            best = max(known, key=lambda name: self.choices[ranking(order.name, name)].sum(), default=None)
+        for order in (order for order in ORDERS if not order.timed):
+            estimates = [name for name in self.estimates if ranking(order.name, name) in self.choices]
+            best = max(estimates, key=lambda name: self.choices[ranking(order.name, name)].sum(), default=None)
             words = {"order": order.name, "preemption": False}
             scenarios.append(words if best is None or not order.needs_estimate else words | {"estimate": best})
             if preempted and not order.preemptive:
@@ -181,7 +180,7 @@ class Search:
         return scenarios
 
 
-def screen(search: Search, *, preempted: bool) -> None:
+def screen(search: PolicySearch, *, preempted: bool) -> None:
     """Simulate orders and backfill rules.
 
     That is every combination, with other placements too until one fits exactly; or all orders with the backfill rule of
@@ -204,7 +203,7 @@ def screen(search: Search, *, preempted: bool) -> None:
             search.attempt(words)
 
 
-def identify(search: Search, *, contested: int, preempted: bool) -> Identification:
+def identify(search: PolicySearch, *, contested: int, preempted: bool) -> Identification:
     """Simulate more policies after a screening, and rank all by their log-likelihood.
 
     The other placements are tried for the few best, and orders and rules again if another placement is better, until
@@ -226,7 +225,7 @@ def identify(search: Search, *, contested: int, preempted: bool) -> Identificati
     return Identification(search.ranked(), search.fit, contested, search.own)
 
 
-def _best_orders(search: Search) -> list[dict[str, Any]]:
+def _best_orders(search: PolicySearch) -> list[dict[str, Any]]:
     """Return the few orders that explain the starts best so far."""
     by_starts: dict[tuple[object, ...], dict[str, Any]] = {}
     for score in search.ranked():

@@ -1,5 +1,5 @@
 """Capacity planning: how many nodes meet a goal."""
 
-from fleetlab.studies.capacity.search import Capacity, capacity
+from fleetlab.studies.capacity.capacity import Capacity, capacity
 
 __all__ = ["Capacity", "capacity"]

@@ -1,11 +1,14 @@
-"""Runs of the same jobs: what is measured of each, and how it differs from the first."""
+"""Runs of the same jobs in paired replicas: what is measured of each, and how it differs from the first."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,14 +17,32 @@ from numpy.typing import NDArray
 from fleetlab.core import Estimate, Figure, Scenario, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, METRICS
 from fleetlab.core.coverage import Coverage, require
-from fleetlab.core.progress import Progress
-from fleetlab.core.result import FieldsResult
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.replicas import perturbed
+from fleetlab.core.result import FieldsResult, Finding
 from fleetlab.sim import simulate
-from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, Ints, bonferroni, paired_difference
-from fleetlab.studies.requests import NEVER_RUN, left_out, never_run
-from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
+from fleetlab.stats import (
+    ANY,
+    POSITIVE,
+    Floats,
+    Interval,
+    Ints,
+    Range,
+    Statistic,
+    Verdict,
+    bonferroni,
+    chances_of_first,
+    is_decided,
+    over_replicas,
+    verdict,
+)
+from fleetlab.studies.explain.job import names_of
+from fleetlab.studies.replicas import Plan, Replication, Replicator, Results
+from fleetlab.studies.runner import Arrays, Workers
+from fleetlab.studies.sentences import NEVER_RUN, left_out, never_run
 
 Values = Mapping[str, Mapping[str, Floats]]  # by run and metric: one for each job
+Classes = Mapping[str, NDArray[np.bool_]]  # which jobs are in each
 
 MEASURES = {"wait": "wait", "JCT": "jct", "bounded slowdown": "bounded_slowdown"}  # columns of simulated jobs
 PER_DAY = {"GPU-hours allocated per day": "GPU-h per day", "energy per day": "energy per day, kWh"}
@@ -29,47 +50,85 @@ OF_THE_RUN = (NEVER_RUN, "GPU allocation, %", "preemptions", *PER_DAY.values(), 
 POINTS = 200  # of a distribution
 
 
+@dataclass(frozen=True, repr=False)
 class Comparison(FieldsResult):
     """Wait, JCT and slowdown under each policy, and the differences from the first, with intervals."""
+
+    scenarios: Mapping[str, Scenario] = field(default_factory=dict)
+
+    @cached_property
+    def jobs(self) -> pl.DataFrame:
+        """The wait and JCT of each job under each policy in the log as it is; null where it does not complete."""
+        base = next(iter(self.scenarios.values()))
+        table = base.workload.frame.select("job").join(names_of(base), on="job", how="left", maintain_order="left")
+        for name, scenario in self.scenarios.items():
+            done = measure(scenario)
+            own = {f"{metric}, {name}": done[MEASURES[metric]] for metric in ("wait", "JCT")}
+            table = table.join(pl.DataFrame({"job": done["job"]} | own), on="job", how="left", maintain_order="left")
+        return table.select(column for column in table if column.name != "name" or column.count())
+
+    def _whole_tables(self) -> Mapping[str, Callable[[], pl.DataFrame]]:
+        return {next(iter(self.frames)): lambda: next(iter(self.frames.values())), "jobs": lambda: self.jobs}
+
+
+class Sample(NamedTuple):
+    """One replica: the jobs that completed in every run of it, and what was measured of them in each."""
+
+    number: int  # as `core.replicas.perturbed` takes it
+    jobs: Ints
+    values: Values
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Simulations of the same jobs, the baseline first."""
+    """Simulations of the same jobs in paired replicas, the baseline first."""
 
     scenarios: Mapping[str, Scenario]
-    results: Mapping[str, Arrays]
-    jobs: Ints  # those that completed in every run
-    values: Values
-    blocks: BlockBootstrap
+    replication: Replication
+    samples: Sequence[Sample]
 
     @classmethod
-    def of(cls, scenarios: Mapping[str, Scenario], *, workers: int | None, progress: Progress) -> Runs:
-        """Simulate each scenario."""
-        base = next(iter(scenarios.values()))
-        progress("simulating policies", 0, 0.0)
+    def of(
+        cls,
+        scenarios: Mapping[str, Scenario],
+        *,
+        plan: Plan | None = None,
+        workers: Workers,
+        progress: Progress,
+        function: Callable[..., Arrays] | None = None,
+        arguments: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        look: Callable[[Runs], None] = lambda runs: None,
+    ) -> Runs:
+        """Simulate each scenario in as many replicas as decide how mean waits differ.
+
+        `function` is what `measure` returns, from elsewhere; `look` is called with the runs whenever verdicts are
+        looked at.
+        """
         # Reservations take several times as long to simulate: started last, one core would be left waiting for them.
         order = sorted(scenarios, key=lambda name: not BACKFILLS[scenarios[name].policy.backfill].reserves)
-        arrays = run_calls(
-            f"{__name__}:measure",
-            [Call(scenarios[name], {}) for name in order],
-            workers=process_count(base.trace.workload.instances, workers),
-            done=lambda count: progress("simulating policies", count, count / len(order)),
-        )
-        by_name = dict(zip(order, arrays, strict=True))
-        results = {name: by_name[name] for name in scenarios}
-        if base.data.is_log:
-            require(Coverage.of(base.run_times, left_out_of(next(iter(results.values())))), base.min_coverage)
-        jobs, values = of_the_same_jobs(results)
-        submit = base.workload.frame["submit"].to_numpy()
-        blocks = BlockBootstrap.of_times(submit[jobs], float(submit[-1]))
-        return cls(scenarios, results, jobs, values, blocks)
+        base, plan = next(iter(scenarios)), plan or Plan()
+
+        def undecided(results: Results) -> bool:
+            runs = cls(scenarios, Replication(plan, results, ""), _samples(results, scenarios, plan))
+            look(runs)
+            pairs = [_pair(runs.samples, base, name) for name in scenarios if name != base]
+            like, others = plan.scope == "like", len(pairs)
+            return not all(is_decided(*pair, resampled=like, comparisons=others) for pair in pairs)
+
+        progress("simulating policies", 0, 0.0)
+        done = partial(progress, "simulating policies")
+        ordered = {name: scenarios[name] for name in order}
+        replicator = Replicator(function or measure, ordered, plan, workers, done, arguments)
+        replication = replicator.run(undecided)
+        runs = cls(scenarios, replication, _samples(replication.results, scenarios, plan))
+        if runs.base.data.is_log:
+            require(runs.coverage, runs.base.min_coverage)
+        return runs
 
     def only(self, names: Collection[str]) -> Runs:
         """Return some of the runs, with the same jobs."""
         scenarios = {name: s for name, s in self.scenarios.items() if name in names}
-        results = {name: self.results[name] for name in scenarios}
-        return Runs(scenarios, results, self.jobs, {name: self.values[name] for name in scenarios}, self.blocks)
+        return Runs(scenarios, self.replication, self.samples)
 
     @property
     def base(self) -> Scenario:
@@ -77,26 +136,105 @@ class Runs:
         return next(iter(self.scenarios.values()))
 
     @property
-    def frame(self) -> pl.DataFrame:
-        """The jobs that completed in every run, as they were submitted."""
-        return self.base.workload.frame[self.jobs]
+    def base_name(self) -> str:
+        """The name of the baseline."""
+        return next(iter(self.scenarios))
+
+    @property
+    def jobs(self) -> Ints:
+        """The jobs that completed in every run of the first replica."""
+        return self.samples[0].jobs
+
+    @property
+    def results(self) -> Mapping[str, Arrays]:
+        """What was measured in the first replica."""
+        return {name: self.replication.results[0][name] for name in self.scenarios}
+
+    @cached_property
+    def frames(self) -> Sequence[pl.DataFrame]:
+        """The jobs of each replica, as they were submitted; those of this log are the same in all of them."""
+        drawn = self.replication.resampled
+        return [
+            (perturbed(self.base, s.number, "like") if drawn else self.base).workload.frame[s.jobs]
+            for s in self.samples
+        ]
 
     @property
     def coverage(self) -> Coverage:
         """Which jobs of the log were simulated in the first run."""
-        return Coverage.of(self.base.run_times, left_out_of(next(iter(self.results.values()))))
+        return Coverage.of(self.base.run_times, left_out_of(self.results[self.base_name]))
+
+    def over(self, name: str, metric: str, function: Callable[[Floats], float] = np.mean) -> Floats:
+        """Return a function of what was measured of the jobs of a run, one number a replica."""
+        return np.array([function(sample.values[name][metric]) for sample in self.samples])
+
+    def statistic(self, values: Floats, within: Range = ANY) -> Statistic:
+        """Return the mean over replicas with its standard error."""
+        return over_replicas(values, within, resampled=self.replication.resampled)
+
+    def verdict(self, name: str, metric: str = "wait") -> Verdict:
+        """Return whether a mean is better than in the first run; those of all runs hold together."""
+        return self._verdict(*_pair(self.samples, self.base_name, name, metric))
+
+    def _verdict(self, difference: Floats, level: float) -> Verdict:
+        together = bonferroni(len(self.scenarios) - 1)
+        return verdict(difference, level, resampled=self.replication.resampled, confidence=together)
 
     def rows(self) -> pl.DataFrame:
-        """Return what was measured in each run, and how it differs from the first."""
-        rows = [row_of(name, self.values, self.blocks) for name in self.results]
-        return pl.DataFrame(rows, infer_schema_length=None).hstack(of_whole_runs(self.results, self.base))
+        """Return what was measured in each run, and how it differs from the first: means over the replicas."""
+        chances = chances_of_first({name: self.over(name, "wait") for name in self.scenarios})
+        rows = [self._row(name) | {"P(first)": chances[name]} for name in self.scenarios]
+        return pl.DataFrame(rows, infer_schema_length=None).hstack(self._of_whole_runs())
+
+    def _row(self, name: str) -> dict[str, object]:
+        row: dict[str, object] = {"policy": name}
+        for metric in MEASURES:
+            row |= columns_of(f"mean {metric}", self.mean_of_metric(metric, name).interval())
+            if metric == "wait":
+                row |= {"median wait": float(self.over(name, metric, _quantile(0.5)).mean())}
+                row |= columns_of(
+                    "P90 wait", self.statistic(self.over(name, metric, _quantile(0.9)), POSITIVE).interval()
+                )
+                row |= {f"P{q} wait": float(self.over(name, metric, _quantile(q / 100)).mean()) for q in (95, 99)}
+                row |= {"share of jobs that wait": float(self.over(name, metric, _share_above_0).mean())}
+        for metric in MEASURES:
+            row |= columns_of(f"mean {metric} change", self.change(name, metric).interval())
+        return row | {"verdict": self.verdict(name)}
+
+    def mean_of_metric(self, metric: str, name: str) -> Statistic:
+        """Return a mean of a run."""
+        return self.statistic(self.over(name, metric), (METRICS[metric].least, math.inf))
+
+    def change(self, name: str, metric: str = "wait") -> Statistic:
+        """Return how a mean differs from that of the first run."""
+        return self.statistic(_pair(self.samples, self.base_name, name, metric)[0])
+
+    def pairs(self) -> dict[str, pl.DataFrame]:
+        """Return how the means differ between every two runs, as a table by its name; of two alone, `rows` says it."""
+        rows = []
+        for other, policy in combinations(self.scenarios, 2):
+            for metric in MEASURES:
+                difference, level = _pair(self.samples, other, policy, metric)
+                interval = zip(("difference", "low", "high"), self.statistic(difference).interval(), strict=True)
+                row = {"policy": policy, "other": other, "metric": f"mean {metric}"} | dict(interval)
+                rows.append(row | {"unit": METRICS[metric].unit, "verdict": self._verdict(difference, level)})
+        return {"pairs": pl.DataFrame(rows)} if len(self.scenarios) > 2 else {}
+
+    def _of_whole_runs(self) -> pl.DataFrame:
+        """Return the numbers of whole runs, a row each; the cost where there are prices."""
+        each = [np.mean([r[name]["run"] for r in self.replication.results], axis=0) for name in self.scenarios]
+        runs = pl.DataFrame(np.array(each), schema=OF_THE_RUN, orient="row")
+        runs = runs.with_columns(pl.col("preemptions", NEVER_RUN).round().cast(pl.Int64))
+        if not self.base.prices:
+            return runs.drop("cost per day")
+        return runs.rename({"cost per day": f"cost per day, {self.base.prices.unit}"})
 
     def summary(self) -> tuple[Estimate, ...]:
         """Return the means of each run."""
         return tuple(
-            Estimate(f"mean {metric}, {name}", *mean_of_metric(metric, own, self.blocks), METRICS[metric].unit)
+            Estimate(f"mean {metric}, {name}", *self.mean_of_metric(metric, name).interval(), METRICS[metric].unit)
             for metric in MEASURES
-            for name, own in self.values.items()
+            for name in self.scenarios
         )
 
     def of_whom(self) -> tuple[str, ...]:
@@ -104,34 +242,61 @@ class Runs:
         refused = refused_by_reason(self.results)
         return (*not_compared(self.base, refused, len(self.jobs)), *only_one_side(self.results))
 
-    def by_class(self, classes: Mapping[str, NDArray[np.bool_]]) -> pl.DataFrame:
+    def by_class(self, classes_of: Callable[[pl.DataFrame], Classes]) -> pl.DataFrame:
         """Return how the mean wait of each class of jobs differs from that in the first run.
 
-        The intervals of all classes of a run hold together.
+        `classes_of` returns which of some jobs are in each class. The intervals of all classes of a run hold together.
         """
-        (_, first), *others = self.values.items()
-        rows_by_class = []
-        for policy, own in others:
-            for name, rows in classes.items():
-                part = self.blocks.part(rows)
-                before, after = (part.means(side["wait"][rows]) for side in (first, own))
-                interval = paired_difference(before, after).interval(bonferroni(len(classes)))
-                row = {
-                    "policy": policy,
-                    "class": name,
-                    "jobs": int(rows.sum()),
-                    "mean wait": float(own["wait"][rows].mean()),
-                }
-                rows_by_class.append(row | columns_of("mean wait change", interval) | {"verdict": interval.change()})
-        return pl.DataFrame(rows_by_class, infer_schema_length=None)
+        masks = [classes_of(frame) for frame in self.frames]
+        together, table = bonferroni(len(masks[0])), []
+        for policy in list(self.scenarios)[1:]:
+            for name, rows in masks[0].items():
+                before, after = (self._class_means(run, name, masks) for run in (self.base_name, policy))
+                change, level = after - before, float(np.nanmean(before))
+                row = {"policy": policy, "class": name, "jobs": int(rows.sum())}
+                row |= {"mean wait before": level, "mean wait": float(np.nanmean(after))}
+                says = verdict(change, level, resampled=self.replication.resampled, confidence=together)
+                limits = self.statistic(change).interval(together)
+                table.append(row | columns_of("mean wait change", limits) | {"verdict": says})
+        return pl.DataFrame(table, infer_schema_length=None)
+
+    def _class_means(self, run: str, name: str, masks: Sequence[Classes]) -> Floats:
+        """Return the mean wait of a class in each replica; NaN in one without such jobs."""
+        none = np.zeros(0, dtype=np.int64)
+        waits = [s.values[run]["wait"][m.get(name, none)] for s, m in zip(self.samples, masks, strict=True)]
+        return np.array([float(w.mean()) if len(w) else math.nan for w in waits])
+
+
+def _samples(results: Results, scenarios: Collection[str], plan: Plan) -> list[Sample]:
+    """Return what was measured of the jobs that completed in every run of each replica."""
+    numbers = plan.numbers(len(results))
+    return [
+        Sample(k, *of_the_same_jobs({name: replica[name] for name in scenarios}))
+        for k, replica in zip(numbers, results, strict=True)
+    ]
+
+
+def _pair(samples: Sequence[Sample], base: str, name: str, metric: str = "wait") -> tuple[Floats, float]:
+    """Return how a mean differs from that of the baseline, one number a replica, and that of the baseline."""
+    before, after = (np.array([s.values[run][metric].mean() for s in samples]) for run in (base, name))
+    return after - before, float(before.mean())
+
+
+def _quantile(level: float) -> Callable[[Floats], float]:
+    return lambda values: float(np.quantile(values, level))
+
+
+def _share_above_0(values: Floats) -> float:
+    return float((values > 0).mean())
 
 
 # -- one run ---------------------------------------------------------------------------------------------------------
 
 
-def measure(scenario: Scenario) -> dict[str, Any]:
+def measure(scenario: Scenario, progress: Progress = silent) -> dict[str, Any]:
     """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that are left out."""
-    result = simulate(scenario.replace(min_coverage=0.0))  # that of the baseline is looked at
+    # The coverage of the baseline is looked at.
+    result = simulate(scenario.replace(min_coverage=0.0), progress=progress)
     done = result.completed
     numbers = {e.metric: e.value for e in (*result.summary(), *result.per_day())}
     rates = [numbers.get(name, math.nan) for name in ("GPU allocation while jobs arrive", *PER_DAY, "cost per day")]
@@ -152,15 +317,6 @@ def left_out_of(result: Arrays) -> pl.DataFrame:
     """Return the jobs that are left out of a run, and why."""
     schema = {"job": pl.Int64, "reason": pl.String}
     return pl.DataFrame({"job": result["refused"], "reason": result["reason"]}, schema=schema)
-
-
-def of_whole_runs(results: Mapping[str, Arrays], base: Scenario) -> pl.DataFrame:
-    """Return the numbers of whole runs, a row each; the cost where there are prices."""
-    runs = pl.DataFrame(np.array([arrays["run"] for arrays in results.values()]), schema=OF_THE_RUN, orient="row")
-    runs = runs.with_columns(pl.col("preemptions", NEVER_RUN).cast(pl.Int64))
-    if not base.prices:
-        return runs.drop("cost per day")
-    return runs.rename({"cost per day": f"cost per day, {base.prices.unit}"})
 
 
 def of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Ints, dict[str, dict[str, Floats]]]:
@@ -186,39 +342,25 @@ def refused_by_reason(results: Mapping[str, Arrays]) -> pl.DataFrame:
     return jobs.group_by("reason").agg(jobs=pl.len()).sort("jobs", "reason", descending=[True, False])
 
 
-def row_of(name: str, values: Values, blocks: BlockBootstrap) -> dict[str, object]:
-    """Return what was measured in a run, and how it differs from the first."""
-    base, own = next(iter(values.values())), values[name]
-    row: dict[str, object] = {"policy": name}
-    for metric in MEASURES:
-        row |= columns_of(f"mean {metric}", mean_of_metric(metric, own, blocks))
-        if metric == "wait":
-            row |= {"median wait": float(np.median(own[metric]))}
-            row |= columns_of("P90 wait", blocks.quantile(own[metric], 0.9, POSITIVE).interval())
-            row |= {f"P{q} wait": float(np.quantile(own[metric], q / 100)) for q in (95, 99)}
-            row |= {"share of jobs that wait": float((own[metric] > 0).mean())}
-    for metric in MEASURES:
-        row |= columns_of(f"mean {metric} change", _change(metric, base, own, blocks))
-    return row
-
-
-def mean_of_metric(metric: str, values: Mapping[str, Floats], blocks: BlockBootstrap) -> Interval:
-    """Return a mean of a run with its interval."""
-    return blocks.mean(values[metric], (METRICS[metric].least, math.inf)).interval()
-
-
-def _change(metric: str, base: Mapping[str, Floats], own: Mapping[str, Floats], blocks: BlockBootstrap) -> Interval:
-    return paired_difference(blocks.means(base[metric]), blocks.means(own[metric])).interval()
-
-
 def columns_of(name: str, interval: Interval) -> dict[str, float]:
     """Return an interval as three columns."""
     return dict(zip((name, f"{name} low", f"{name} high"), interval, strict=True))
 
 
-def difference_of(row: Mapping[str, Any], metric: str) -> tuple[float, float, float]:
-    """Return how a mean of a row of `Runs.rows` differs from the first."""
-    return row[f"mean {metric} change"], row[f"mean {metric} change low"], row[f"mean {metric} change high"]
+def records_of(runs: Runs, where: str, titles: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """Return how the means of each run differ from those of the first, of the jobs that completed there."""
+    size = f"the {len(runs.jobs):,} jobs" if len(runs.jobs) != 1 else "the one job"
+    names = titles or {name: name for name in runs.scenarios}
+    return tuple(
+        Finding(
+            f"mean {metric}", names[name], runs.mean_of_metric(metric, runs.base_name).value,
+            runs.mean_of_metric(metric, name).value, *runs.change(name, metric).interval(), METRICS[metric].unit,
+            f"{size} that complete {where}", runs.verdict(name, metric), runs.replication.scope,
+            runs.replication.count,
+        )
+        for metric in MEASURES
+        for name in list(runs.scenarios)[1:]
+    )  # fmt: skip
 
 
 def not_compared(base: Scenario, refused: pl.DataFrame, compared: int) -> list[str]:
@@ -229,8 +371,8 @@ def not_compared(base: Scenario, refused: pl.DataFrame, compared: int) -> list[s
     parts += [f"{late:,} not yet submitted when the simulation stops"] if late else []
     there = int(base.workload.frame["initial"].sum())
     parts += [f"{there:,} there when the log begins"] if there else []
-    if left := jobs - sum(reasons.values()) - compared - late - there:
-        parts.append(f"{left:,} do not complete under some policy")
+    if unfinished := jobs - sum(reasons.values()) - compared - late - there:
+        parts.append(f"{unfinished:,} do not complete under some policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []
 
 
@@ -239,12 +381,12 @@ def only_one_side(results: Mapping[str, Arrays]) -> list[str]:
     (base, first), *others = results.items()
     sentences = []
     for name, arrays in others:
-        lost, won = np.setdiff1d(first["job"], arrays["job"]), np.setdiff1d(arrays["job"], first["job"])
-        if len(lost) or len(won):
-            never = int(np.isin(lost, arrays["refused"]).sum())
+        only_base, only_other = np.setdiff1d(first["job"], arrays["job"]), np.setdiff1d(arrays["job"], first["job"])
+        if len(only_base) or len(only_other):
+            never = int(np.isin(only_base, arrays["refused"]).sum())
             sentences.append(
-                f"{len(lost):,} jobs complete only under {base} (under {name} {never:,} of them cannot run, "
-                f"{len(lost) - never:,} do not complete), {len(won):,} only under {name}."
+                f"{len(only_base):,} jobs complete only under {base} (under {name} {never:,} of them cannot run, "
+                f"{len(only_base) - never:,} do not complete), {len(only_other):,} only under {name}."
             )
     return sentences
 
@@ -252,11 +394,11 @@ def only_one_side(results: Mapping[str, Arrays]) -> list[str]:
 # -- figures ---------------------------------------------------------------------------------------------------------
 
 
-def figures_of(values: Values, rows: pl.DataFrame) -> dict[str, Figure]:
+def figures_of(runs: Runs, rows: pl.DataFrame) -> dict[str, Figure]:
     """Return the mean wait and the distribution of waits of each run."""
     means = rows.select(x="policy", y="mean wait", low="mean wait low", high="mean wait high")
     alt = "; ".join(f"{r['policy']}: {r['mean wait']:.0f} s" for r in rows.iter_rows(named=True))
-    waits = {name: v["wait"] for name, v in values.items()}
+    waits = {name: v["wait"] for name, v in runs.samples[0].values.items() if name in runs.scenarios}
     return {
         "mean wait by policy": Figure("Mean wait by policy", "bar", means, "policy", "mean wait, s", alt),
         "waits by policy": Figure(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from shlex import quote
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, PolicyError, Scenario, Workload
+from fleetlab.core import Cluster, PolicyError, Scenario
 from fleetlab.core.catalog import BACKFILLS, NODE_AMOUNTS
 from fleetlab.core.durations import plural
 from fleetlab.core.names import lookup
 from fleetlab.core.nodes import chosen
-from fleetlab.studies.diagnose.site_changes import SITE_CHANGES, SiteChange
+from fleetlab.core.schedulers import SettingChange
+from fleetlab.sim.simulate import world_of
 
 MORE = 0.1  # of the nodes of a type
 LARGEST = 62  # GPUs on one node: the most that the simulator takes
@@ -37,8 +40,21 @@ class WhatIf:
     requires: str
     removes: tuple[str, ...]
     skip: Callable[[Scenario], str]  # why it is not simulated; empty: it is
-    apply: Callable[[Scenario], Scenario]
+    change: Mapping[str, Any] | Callable[[Scenario], Scenario]  # words of a scenario, or what no word says
+    edits: str = ""  # of what no word says: what it changes
     why: str = ""  # why it may remove more waiting than that of its reasons
+    line: str = ""  # of the scheduler's configuration that says it
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return a scenario with the change."""
+        return self.change(scenario) if callable(self.change) else scenario.replace(**self.change)
+
+    def options(self, scenario: Scenario) -> str | None:
+        """Return the options of `simulate` that say it; None where none do."""
+        if callable(self.change) or any(v is None and k in scenario.policy.words() for k, v in self.change.items()):
+            return None
+        given = {name: value for name, value in self.change.items() if value is not None}
+        return " ".join(f"--{name.replace('_', '-')} {quote(value)}" for name, value in given.items())
 
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
@@ -49,22 +65,26 @@ def _unless_any(condition: pl.Expr) -> Callable[[Scenario], str]:
 
 
 def _requests(**columns: pl.Expr) -> Callable[[Scenario], Scenario]:
-    """Return a change of what jobs request."""
+    """Return a change of what jobs request, also of those that run before."""
+    return lambda scenario: _with_columns(scenario, *(column.alias(name) for name, column in columns.items()))
 
-    def apply(scenario: Scenario) -> Scenario:
-        workload = scenario.workload
-        return scenario.on(replace(workload, frame=workload.frame.with_columns(**columns)))
 
-    return apply
+def _with_columns(scenario: Scenario, *columns: pl.Expr) -> Scenario:
+    before, workload = scenario.before_with_estimate, scenario.workload
+    changed = scenario.on(replace(workload, frame=workload.frame.with_columns(*columns)))
+    return changed.with_before(before and replace(before, frame=before.frame.with_columns(*columns)))
 
 
 def _split(scenario: Scenario) -> Scenario:
-    """Make each instance a job of its own, in the order of the jobs; columns that no policy reads are left out."""
-    workload = scenario.workload
-    rows = np.repeat(np.arange(len(workload)), workload.frame["instances"].to_numpy())
-    jobs = workload.frame.select(pl.exclude("job", "parent", "status", "start", "end"))[rows]
-    jobs = jobs.with_columns(instances=pl.lit(1, dtype=pl.Int32))
-    return scenario.on(Workload.of(jobs, source=workload.source, epoch=workload.epoch, zone=workload.zone), rows)
+    """Make each instance a job of its own, in the order of the jobs; of those that run before, too."""
+    workload, before = scenario.workload, scenario.before_with_estimate
+    changed = scenario.on(workload.split_instances(), workload.instance_rows)
+    if before is None:
+        return changed
+    rows = np.repeat(np.arange(before.frame.height), before.frame["instances"].to_numpy())
+    frame = before.frame[rows].with_columns(instances=pl.lit(1, dtype=pl.Int32))
+    estimate = None if before.estimate is None else before.estimate.gather(rows)
+    return changed.with_before(replace(before, frame=frame, rows=before.rows[rows], estimate=estimate))
 
 
 # -- nodes -----------------------------------------------------------------------------------------------------------
@@ -112,10 +132,6 @@ def _cannot_merge(scenario: Scenario) -> str:
 # -- policies --------------------------------------------------------------------------------------------------------
 
 
-def _with(**words: Any) -> Callable[[Scenario], Scenario]:  # noqa: ANN401
-    return lambda scenario: scenario.replace(**words)
-
-
 def _cannot(**words: Any) -> Callable[[Scenario], str]:  # noqa: ANN401
     """Return why a policy cannot be changed so, or that it is so already."""
 
@@ -132,11 +148,10 @@ def _cannot_backfill(scenario: Scenario) -> str:
     return NO_EFFECT if BACKFILLS[scenario.policy.backfill].reserves else _cannot(backfill="easy")(scenario)
 
 
-def _backfilled(scenario: Scenario) -> Scenario:
-    """Backfill with what a scheduler can know: run times are not known in advance, where jobs tell a group or user."""
-    known = scenario.workload.frame.select(pl.col("user", "group").is_not_null().any()).row(0)
-    learnt = {"estimate": "group"} if any(known) and scenario.policy.estimate == "oracle" else {}
-    return scenario.replace(backfill="easy", **learnt)
+def _cannot_estimate(scenario: Scenario) -> str:
+    if not scenario.workload.names_owners:
+        return "no job names a user or group, by which its runtime would be estimated"
+    return NO_EFFECT if scenario.policy.order == "sjf" else ""
 
 
 def _one_type_or_any(scenario: Scenario) -> str:
@@ -161,52 +176,70 @@ CHANGES: dict[str, WhatIf] = {
             "types", "any GPU type", "let jobs run on any GPU type that has the memory",
             "changes of what jobs request", ("gpu_type",),
             _one_type_or_any,
-            _requests(gpu_types=NO_TYPES),
+            _requests(gpu_types=NO_TYPES), "GPU types of jobs",
             ". Reasons count only the GPU types that a job may use, and the other types had free nodes",
         ),
         WhatIf(
             "partitions", "no partitions", "let jobs run in any partition", "changes of the partitions",
-            ("partition", "partition_down"), _one_partition, _requests(partitions=NO_TYPES),
+            ("partition", "partition_down"), _one_partition, _requests(partitions=NO_TYPES), "partitions of jobs",
         ),
         WhatIf(
             "cpu", "unlimited CPU", "add CPU to GPU nodes, or reduce the CPU that jobs request", "CPUs", ("cpu",),
-            _unless_any(pl.col("cpu_milli") > 0), _requests(cpu_milli=pl.lit(0, dtype=pl.Int64)),
+            _unless_any(pl.col("cpu_milli") > 0), _requests(cpu_milli=pl.lit(0, dtype=pl.Int64)), "CPU of jobs",
         ),
         WhatIf(
             "memory", "unlimited memory", "add memory to GPU nodes, or reduce the memory that jobs request", "memory",
             ("memory",), _unless_any(pl.col("memory_mib") > 0), _requests(memory_mib=pl.lit(0, dtype=pl.Int64)),
+            "memory of jobs",
         ),
         WhatIf(
             "fragmentation", "large nodes", f"use larger nodes (simulated: up to {LARGEST} GPUs a node)",
-            "other nodes", ("fragmentation",), _cannot_merge, _merge,
+            "other nodes", ("fragmentation",), _cannot_merge, _merge, "nodes, merged by GPU type",
         ),
         WhatIf(
             "gangs", "no gang scheduling", "let instances start one by one, where the jobs can", "changes of the jobs",
             ("head_of_line", "reservation"), _unless_any(pl.col("instances") > 1), _split,
+            "jobs, one per instance",
         ),
         WhatIf(
             "backfill", "EASY backfill",
-            "set backfill to easy: later jobs start early only if that does not delay the first (estimates by group, "
-            "where jobs have groups)", "a setting", ("head_of_line",), _cannot_backfill, _backfilled,
+            "set backfill to easy: later jobs start early only if that does not delay the first", "a setting",
+            ("head_of_line",), _cannot_backfill, {"backfill": "easy"},
         ),
         WhatIf(
             "sjf", "shortest job first", "set order to sjf and estimate to group", "a setting", (),
-            lambda s: NO_EFFECT if s.policy.order == "sjf" else "", _with(order="sjf", estimate="group"),
+            _cannot_estimate, {"order": "sjf", "estimate": "group"},
         ),
         WhatIf("nothing", "no change", "nothing: it shows that runs are paired", "nothing", (),
-               lambda _: "", lambda s: s),
+               lambda _: "", {}),
     )
 }  # fmt: skip
 
 
-def _of_site(change: SiteChange) -> WhatIf:
+def _of_site(change: SettingChange) -> WhatIf:
+    def same(s: Scenario) -> bool:
+        return change.scheduler == s.scheduler and s.workload.frame.with_columns(*change.columns).equals(
+            s.workload.frame
+        )
+
+    def apply(s: Scenario) -> Scenario:
+        changed = s.replace(scheduler=change.scheduler)
+        same_jobs = s.workload.frame.with_columns(*change.columns).equals(s.workload.frame)
+        return changed if same_jobs else _with_columns(changed, *change.columns)
+
     return WhatIf(
         change.name, change.title, change.action, change.requires, change.removes,
-        lambda s: NO_EFFECT if change.changes_nothing(s) else "", change.apply,
+        lambda s: NO_EFFECT if same(s) else "", apply, change.line or f"configuration of {change.scheduler.title}",
+        line=change.line,
     )  # fmt: skip
 
 
-OF_SITE = {change.name: _of_site(change) for change in SITE_CHANGES}  # of a site's Slurm: tried where there is one
+def of_site(scenario: Scenario) -> dict[str, WhatIf]:
+    """Return the changes of its settings that the scheduler proposes, by name."""
+    own = () if scenario.scheduler is None else scenario.scheduler.what_ifs(scenario.workload.frame)
+    return {change.name: _of_site(change) for change in own}
+
+
 SHARING = "sharing"  # exclusive GPUs where they are shared, and the reverse
 NODES = "nodes"  # one change per GPU type, or, where jobs name several, per partition
 DEFAULT = (*(name for name in CHANGES if name != "nothing"), SHARING, NODES)
@@ -218,12 +251,13 @@ def _sharing(scenario: Scenario) -> WhatIf:
     action = "let jobs that request a fraction share a GPU" if exclusive else "none: it shows the value of sharing"
     return WhatIf(
         SHARING, "fractional GPU sharing" if exclusive else "no GPU sharing", action, "a setting",
-        ("gpu", "gpu_type") if exclusive else (), _unless_any(FRACTION), _with(**words),
+        ("gpu", "gpu_type") if exclusive else (), _unless_any(FRACTION), words,
+        f"sharing {words['sharing']}, without a speed profile",
     )  # fmt: skip
 
 
-def _more(gpu_type: str, cluster: Cluster) -> WhatIf:
-    name = "" if gpu_type == CPU_ONLY else gpu_type
+def _more(gpu_type: str, scenario: Scenario) -> WhatIf:
+    cluster, name = scenario.cluster, "" if gpu_type == CPU_ONLY else gpu_type
     named = chosen(cluster.frame, name or None)
     there = int((named & (cluster.frame["gpus"] > 0)).sum()) or int(named.sum())
     count = max(1, round(MORE * there))
@@ -237,17 +271,45 @@ def _more(gpu_type: str, cluster: Cluster) -> WhatIf:
     title = f"{share} more {kind}nodes{of}" if share == f"{100 * MORE:.0f} %" else f"{nodes} (+{share})"
     return WhatIf(
         f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}", f"{nodes}, {plural(added, 'GPU')}",
-        ("gpu", "gpu_type", "partition"), lambda _: "",
-        lambda s: s.replace(nodes=", ".join(filter(None, (s.nodes, edit)))),
+        ("gpu", "gpu_type", "partition"), lambda _: "", {"nodes": ", ".join(filter(None, (scenario.nodes, edit)))},
     )  # fmt: skip
 
 
 def what_if(name: str, scenario: Scenario) -> WhatIf:
-    """Return the change of this name, such as `cpu` or `nodes:T4`."""
+    """Return the change of this name, such as `cpu` or `nodes:T4`; several at once are joined by `+`."""
+    if len(names := parts_of(name)) > 1:
+        return _together(name, [what_if(one, scenario) for one in names], scenario)
     kind, _, gpu_type = name.partition(":")
     if kind == NODES:
-        return _more(gpu_type, scenario.cluster)
-    return _sharing(scenario) if kind == SHARING else (CHANGES | OF_SITE)[name]
+        return _more(gpu_type, scenario)
+    return _sharing(scenario) if kind == SHARING else (CHANGES | of_site(scenario))[name]
+
+
+def parts_of(name: str) -> list[str]:
+    """Return the changes that a name joins; nodes come last, as a GPU type may have a plus sign.
+
+    >>> parts_of("loops+nodes:A100+")
+    ['loops', 'nodes:A100+']
+    """
+    first, plus, others = ("", "", "") if name.startswith(NODES) else name.partition("+")
+    return [first, *parts_of(others)] if plus else [name]
+
+
+def _together(name: str, changes: Sequence[WhatIf], scenario: Scenario) -> WhatIf:
+    """Return several changes as one."""
+
+    def each(of: Callable[[WhatIf], str]) -> list[str]:
+        return list(dict.fromkeys(filter(None, map(of, changes))))
+
+    def apply(scenario: Scenario) -> Scenario:
+        return reduce(lambda s, change: change.apply(s), changes, scenario)
+
+    return WhatIf(
+        name, " and ".join(each(lambda c: c.title)), "; ".join(each(lambda c: c.action)),
+        " and ".join(each(lambda c: c.requires)), tuple(reason for c in changes for reason in c.removes),
+        lambda s: next(filter(None, (c.skip(s) for c in changes)), ""), apply,
+        "; ".join(each(lambda c: c.edits or c.options(scenario) or "")),
+    )  # fmt: skip
 
 
 def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
@@ -255,18 +317,18 @@ def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
 
     A node that is added is in the partitions of those it is a copy of: others cannot use it.
     """
-    if tuple(names) == DEFAULT and scenario.slurm is not None:
-        names = (*names, *OF_SITE)
+    own = of_site(scenario)
+    if tuple(names) == DEFAULT:
+        names = (*names, *own)
     every = [f"{NODES}:{name}" for name in partitions(scenario) or gpu_types(scenario.cluster)]
     also = [f"{NODES}:{gpu_type}" for gpu_type in gpu_types(scenario.cluster)]
-    wanted = dict.fromkeys(name for word in names for name in (every if word == NODES else [word]))
-    hint = f"choose from {', '.join((*DEFAULT, *OF_SITE))}; nodes:TYPE for one GPU type"
-    for name in wanted:
-        lookup("change", name, [*CHANGES, *OF_SITE, SHARING, *every, *also], hint=hint, models=":" in name)
-    if not wanted:
-        msg = "a diagnosis needs at least one change"
-        raise PolicyError(msg, hint=hint)
-    changes = [what_if(name, scenario) for name in wanted]
+    expanded = dict.fromkeys(name for word in names for name in (every if word == NODES else [word]))
+    hint = f"choose from {', '.join((*DEFAULT, *own))}; nodes:TYPE for one GPU type"
+    for name in (part for word in expanded for part in parts_of(word)):
+        lookup("change", name, [*CHANGES, *own, SHARING, *every, *also], hint=hint, models=":" in name)
+    if not expanded:
+        raise PolicyError("a diagnosis needs at least one change", hint=hint)
+    changes = [what_if(name, scenario) for name in expanded]
     return changes if scenario.scheduler is None else [_under(scenario.scheduler.title, change) for change in changes]
 
 
@@ -276,3 +338,32 @@ def _under(scheduler: str, change: WhatIf) -> WhatIf:
         return change
     why = f"{scheduler} decides that: `fleetlab compare TRACE --conf FILE` shows another configuration"
     return replace(change, skip=lambda _: why)
+
+
+def changed(scenario: Scenario, change: WhatIf, refused: pl.Series) -> Scenario:
+    """Return a scenario with a change; jobs that cannot run as it is stay out: without a runtime none can.
+
+    What earlier jobs have left is given: it is the same under any change. Where its words alone say all that, they are
+    all that changes.
+    """
+    if not callable(change.change) and not besides(scenario, other := change.apply(scenario), refused):
+        return other
+    return change.apply(_without(scenario, refused))
+
+
+def besides(scenario: Scenario, other: Scenario, refused: pl.Series) -> list[str]:
+    """Return what a change of nodes or sharing has beside its words, so that the jobs are those of the baseline."""
+    if other.nodes == scenario.nodes and other.policy.sharing == scenario.policy.sharing:
+        return []
+    admitted = len(set(refused) - set(world_of(other).refused["job"])) if len(refused) else 0
+    out = [f"without {plural(admitted, 'job')} that cannot run as it is"] if admitted else []
+    left, own = scenario.before, other.before
+    same = left is own or (left is not None and own is not None and left.frame.equals(own.frame))
+    return out if same else [*out, "with what earlier jobs have left on the nodes as they are"]
+
+
+def _without(scenario: Scenario, jobs: pl.Series) -> Scenario:
+    if not len(jobs):
+        return scenario.after(scenario)
+    runtime = pl.when(~pl.col("job").is_in(jobs.implode())).then("runtime")
+    return _with_columns(scenario, runtime.alias("runtime"))

@@ -4,40 +4,87 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Unpack
 
-import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.job_classes import GPU_REQUEST, owners
+from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import SimResult, simulate
-from fleetlab.stats import POSITIVE
-from fleetlab.studies.diagnose import figures, ledger
-from fleetlab.studies.diagnose.changes import DEFAULT, LARGEST, NODES, chosen_changes, gpu_types
-from fleetlab.studies.diagnose.effects import LOWER, actions, effects, unexplained, waterfall
-from fleetlab.studies.diagnose.findings import findings
+from fleetlab.stats import BETTER
+from fleetlab.studies.diagnose import ledger
+from fleetlab.studies.diagnose.changes import (
+    DEFAULT,
+    LARGEST,
+    NODES,
+    changed,
+    chosen_changes,
+    gpu_types,
+    of_site,
+    what_if,
+)
+from fleetlab.studies.diagnose.effects import Outcomes, actions, effects, records_of, simulate_changes, waterfall
+from fleetlab.studies.diagnose.findings import figures_of, findings, population
 from fleetlab.studies.diagnose.open_problems import cpu_by_gpu_type, open_problems
-from fleetlab.studies.diagnose.runs import Outcome, simulate_changes
-from fleetlab.studies.explain.search import names_of
-from fleetlab.studies.requests import unmet_requests
+from fleetlab.studies.explain.job import names_of
+from fleetlab.studies.replicas import Plan
+from fleetlab.studies.runner import Workers
+from fleetlab.studies.sentences import unmet_requests
+
+NO_WAIT = "no job waits for it"
 
 
+@dataclass(frozen=True, repr=False)
 class Diagnosis(FieldsResult):
     """Why jobs wait, and which change would help, with intervals."""
 
+    baseline: Scenario | None = None
+    refused: pl.Series = field(default_factory=pl.Series)  # the jobs that cannot run there
+
     @property
     def best_change(self) -> str | None:
-        """The change with the lowest mean wait, by name; None where no change lowers it significantly."""
-        helps = self.frames["changes"].filter(pl.col("verdict") == LOWER)
+        """The change with the lowest mean wait, by name; None where no change is known to lower it."""
+        helps = self.frames["changes"].filter(pl.col("verdict") == BETTER)
         return helps["change"][0] if helps.height else None
+
+    def scenario(self, change: str) -> Scenario:
+        """Return the scenario with a change, as it was simulated of the log as it is.
+
+        Parameters
+        ----------
+        change
+            Its name, as in the table `changes`.
+
+        Returns
+        -------
+        Scenario
+            With the words of its `setting`, or with its `edits`.
+
+        Raises
+        ------
+        WorkloadError
+            If the diagnosis has no such change.
+
+        Examples
+        --------
+        >>> import fleetlab
+        >>> result = fleetlab.diagnose("builtin:200", load=20, changes=["backfill"], replicas=1)
+        >>> result.scenario("backfill")
+        <Scenario builtin:200: fifo/easy, load 20>
+
+        """
+        name = lookup("change", change, self.frames["changes"]["change"].to_list(), error=WorkloadError)
+        assert self.baseline is not None
+        return changed(self.baseline, what_if(name, self.baseline), self.refused)
 
     def figures(self) -> dict[str, Figure]:
         """Return waiting by reason and by hour, and the effect of each change."""
-        return figures.figures(self.frames)
+        return figures_of(self.frames)
 
 
 def diagnose(
@@ -45,7 +92,9 @@ def diagnose(
     cluster: Cluster | None = None,
     *,
     changes: Sequence[str] = DEFAULT,
-    workers: int | None = None,
+    replicas: int | None = None,
+    scope: str = "log",
+    workers: Workers = None,
     progress: Progress = silent,
     **words: Unpack[Words],
 ) -> Diagnosis:
@@ -64,16 +113,24 @@ def diagnose(
         node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),
         nodes (10 % more of each GPU type; nodes:T4 for one type, or of each partition that jobs name), partitions (jobs
         run in any), nothing; under a site's Slurm also limits (none), loops (that look every second), epilog and
-        reservations (none) (default: all but nothing).
+        reservations (none); under its Kueue, of the ClusterQueue that waits most, nominal, borrowing, lending,
+        preemption, flavors, fungibility, weight or fair sharing (default: all but nothing).
+    replicas
+        Pairs of runs that each number rests on (default: from 5 on as many as decide, at most 20; fewer of a large
+        workload; 1: the log as it is, without intervals).
+    scope
+        What intervals speak of: `log`, this log with times nudged, or `like`, logs like it, with other jobs.
     workers
-        Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
+        Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one); or
+        `ray`, or the address of a Ray cluster.
     progress
         Called as changes are done.
 
     Returns
     -------
     Diagnosis
-        Findings, the waiting time by reason, and the effect of each change with a paired interval.
+        Findings, the waiting time by reason, and the effect of each change with a paired interval and a verdict:
+        better, worse, no difference or not decided.
 
     Raises
     ------
@@ -90,7 +147,7 @@ def diagnose(
     True
 
     """
-    scenario = Scenario.of(source, cluster, **words)
+    scenario, plan = Scenario.of(source, cluster, **words), Plan.of(replicas, scope)
     prices = scenario.prices or Prices()
     for name in set(scenario.cluster.frame.filter(pl.col("gpus") > 0)["gpu_type"]):
         prices.gpu_hour(name)  # a missing price is refused before the work begins
@@ -101,10 +158,12 @@ def diagnose(
     if ledger.completed(result).is_empty():
         raise _refusal(result, scenario)
     progress("simulating the scenario as it is", 1, 1.0)
+    limits = (c for c in chosen if c.name in of_site(scenario) and c.removes == (c.name,))  # one limit alone
+    skipped |= {c.title: NO_WAIT for c in limits if not result.ledger[c.name].sum()}
     tried = [c for c in chosen if c.title not in skipped]
-    outcomes = simulate_changes(result, scenario, tried, workers=workers, progress=progress)
-    settings = scenario.words() | {"changes": [c.name for c in chosen]}
-    provenance = Provenance("diagnose", scenario.workload.source, settings, scenario.seed)
+    outcomes = simulate_changes(result, scenario, tried, plan=plan, workers=workers, progress=progress)
+    settings = scenario.words() | {"changes": [c.name for c in chosen]} | outcomes.replication.settings()
+    provenance = scenario.provenance("diagnose", settings)
     return _diagnosis(scenario, result, outcomes, skipped, provenance)
 
 
@@ -120,55 +179,53 @@ def _refusal(result: SimResult, scenario: Scenario) -> WorkloadError:
 
 
 def _diagnosis(
-    scenario: Scenario,
-    result: SimResult,
-    outcomes: Sequence[Outcome],
-    skipped: Mapping[str, str],
-    provenance: Provenance,
-) -> Diagnosis:
-    workload = scenario.workload
-    waits = ledger.waits(result, workload)
-    wait = waits["wait"].to_numpy()
-    blocks = result.blocks(waits)
-    waited = dict(zip(result.ledger.columns[1:], result.ledger.drop("job").sum().row(0), strict=True))
-    changes = effects(wait, outcomes, scenario, blocks, workload.frame[waits["job"].to_numpy()], waited)
+    scenario: Scenario, result: SimResult, outcomes: Outcomes, skipped: Mapping[str, str], provenance: Provenance
+) -> Diagnosis:  # fmt: skip
+    waits = ledger.waits(result, scenario.workload)
+    any_waits = waits["wait"].sum() > 0
+    changes = effects(outcomes, scenario, result.refused["job"])
     usage = None if scenario.trace.usage is None else scenario.by_job(scenario.trace.usage)
     frames = {
         "actions": actions(changes),
         "changes": changes,
-        **(_waiting(scenario, result, waits, changes) if wait.any() else {}),
-        "open problems": open_problems(result, waits, usage, blocks),
+        **(_waiting(scenario, result, waits, changes, outcomes) if any_waits else {}),
+        "open problems": open_problems(result, waits, usage, result.blocks(waits)),
         "CPU by GPU type": cpu_by_gpu_type(result),
     }
-    mean, by_name = blocks.mean(wait, POSITIVE).interval(), {o.change.name: o for o in outcomes}
-    sentences = findings(scenario, result, frames, mean, by_name, ledger.longest_waits(waits)[1:])
-    estimates = [Estimate.exact("jobs that complete", len(wait))]
-    if wait.any():
-        p90 = Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s")
-        estimates = [Estimate("mean wait", *mean, "s"), p90, _main_reason(frames["waiting"]), *estimates]
-    notes = (*_notes(scenario, result, outcomes, skipped), *unexplained(changes))
-    return Diagnosis(provenance, tuple(sentences), estimates, frames, notes=notes, coverage=result.coverage)
+    records = records_of(changes, outcomes, population(scenario, result))
+    sentences = findings(scenario, result, frames, records, outcomes, ledger.longest_waits(waits)[1:])
+    estimates = [Estimate.exact("jobs that complete", waits.height)]
+    if any_waits:
+        mean, p90 = outcomes.mean(), outcomes.p90()
+        means = [Estimate("mean wait", *mean, "s"), Estimate("P90 wait", *p90, "s")]
+        estimates = [*means, _main_reason(frames["waiting"]), *estimates]
+    notes = (*outcomes.replication.notes(len(outcomes.changes)), *_notes(scenario, result, outcomes, changes, skipped))
+    return Diagnosis(
+        provenance, tuple(sentences), estimates, frames, {}, notes, result.coverage, records, scenario,
+        result.refused["job"],
+    )  # fmt: skip
 
 
 def _waiting(
-    scenario: Scenario, result: SimResult, waits: pl.DataFrame, changes: pl.DataFrame
+    scenario: Scenario, result: SimResult, waits: pl.DataFrame, changes: pl.DataFrame, outcomes: Outcomes
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of waiting; by the clock only where submissions have the times of the log."""
-    workload, blocks = scenario.workload, result.blocks(waits)
+    workload, jobs = scenario.workload, waits["job"].to_numpy()
+    same = [] if outcomes.replication.resampled else [wait[jobs] for wait in outcomes.waits()]
     classes = ("GPU type", GPU_REQUEST, "gang size", *owners(result.completed))
     frames = {
-        "waterfall": waterfall(float(waits["wait"].mean()), changes),  # type: ignore[arg-type]
-        "waiting": ledger.reasons(waits, blocks),
+        "waterfall": waterfall(outcomes.mean().value, changes),
+        "waiting": ledger.reasons(waits, outcomes.shares()),
         "held by": ledger.holders(result, waits),
         "held by users": ledger.holding_users(result),
-        **{f"by {name}": ledger.by(waits, name, blocks) for name in classes},
+        **{f"by {name}": ledger.by(waits, name, same) for name in classes},
     }
     if scenario.load == 1:
-        by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
+        by_hour = ledger.by(waits, "hour", same).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
         frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload)}
     frames["longest waits"] = _named(ledger.longest_waits(waits)[0], scenario)
     if waits["limit"].sum() > 0:
-        frames["at limits"] = ledger.at_limits(waits, workload.frame[waits["job"].to_numpy()])
+        frames["at limits"] = ledger.at_limits(waits, workload.frame[jobs])
     if scenario.policy.backfill == "none":
         frames["blocking jobs"] = _named(ledger.blocking_jobs(waits), scenario)
     return frames
@@ -189,10 +246,11 @@ def _main_reason(reasons: pl.DataFrame) -> Estimate:
 
 
 def _notes(
-    scenario: Scenario, result: SimResult, outcomes: Sequence[Outcome], skipped: Mapping[str, str]
+    scenario: Scenario, result: SimResult, outcomes: Outcomes, changes: pl.DataFrame, skipped: Mapping[str, str]
 ) -> tuple[str, ...]:
-    names, cluster = {o.change.name for o in outcomes}, result.cluster
+    names, cluster = set(outcomes.changes), result.cluster
     notes = [
+        "who holds what is missing, shares of waiting, the longest waits and open problems are of the log as it is",
         "changes are simulated one at a time: their effects overlap and do not add up",
         "waterfall: # is the mean wait that is left, - what a change removes, + what it adds",
         "open problems are those of the PAI trace (Weng et al., MLaaS in the Wild, NSDI 2022)",
@@ -205,11 +263,17 @@ def _notes(
         notes.append(f"large nodes: each GPU type on nodes of up to {LARGEST} GPUs, the most that the simulator takes")
     if "gangs" in names:
         notes.append("no gang scheduling: a job waits until its last instance starts")
+    spelled = [f"{title} `{setting}`" for title, setting in changes.select("title", "setting").iter_rows() if setting]
+    notes += [f"`simulate` with its options repeats a change: {'; '.join(spelled)}"] if spelled else []
     notes += [f"{title}: not simulated, {why}" for title, why in skipped.items()]
+    if "backfill" in names:
+        truth = " (true runtimes, which no scheduler knows)" * (scenario.policy.estimate == "oracle")
+        which = scenario.policy.estimate if isinstance(scenario.policy.estimate, str) else "column"
+        notes.append(f"EASY backfill: with the estimates of the scenario, `{which}`{truth}")
     notes += [
-        f"{o.change.title}: {n:,} jobs do not complete; the difference is of the others"
-        for o in outcomes
-        if (n := int(np.isnan(o.wait).sum()))
+        f"{title}: {n:,} jobs do not complete; the difference is of the others"
+        for title, n in changes.select("title", "not completed").iter_rows()
+        if n
     ]
     if scenario.load != 1:
         notes.append("the load scales the times of submission: there are no hours of the day")

@@ -1,149 +1,276 @@
-"""The effect of each change on the same jobs: paired differences with intervals, and what the change costs."""
+"""The effect of each change, simulated on the jobs that ran in the baseline, in paired replicas.
+
+Differences have intervals and verdicts over the replicas; what a change costs stands beside them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Prices, Scenario
-from fleetlab.core.censoring import Bools
-from fleetlab.core.nodes import chosen
-from fleetlab.stats import BlockBootstrap, Floats, paired_difference
-from fleetlab.studies.diagnose.changes import CPU_ONLY, NODES
-from fleetlab.studies.diagnose.runs import Outcome
+from fleetlab.core.durations import duration
+from fleetlab.core.progress import Progress
+from fleetlab.core.result import Finding
+from fleetlab.sim import SimResult, simulate
+from fleetlab.sim.simulate import world_of
+from fleetlab.stats import (
+    BETTER,
+    NO_DIFFERENCE,
+    NOT_DECIDED,
+    POSITIVE,
+    SHARE,
+    WORSE,
+    Floats,
+    Interval,
+    Statistic,
+    bonferroni,
+    chances_of_first,
+    is_decided,
+    over_replicas,
+    verdict,
+)
+from fleetlab.studies.diagnose.changes import NODES, WhatIf, besides, changed, parts_of, what_if
+from fleetlab.studies.diagnose.ledger import completed
+from fleetlab.studies.replicas import LOOKS, Plan, Replication, Replicator, Results
+from fleetlab.studies.runner import Arrays, Workers
+
+# -- each change, simulated on the jobs that ran in the baseline -------------------------------------------------------
+
+SLOW = ("gangs", "backfill")  # they take several times as long as the others
+AS_IS = "nothing"  # the change of the baseline
+ALLOWANCE = 3.0  # the ledger takes longer than the simulation, and is computed once
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What jobs waited in each replica as it is and under each change."""
+
+    changes: Mapping[str, WhatIf]
+    replication: Replication
+
+    def waits(self, change: str = AS_IS) -> list[Floats]:
+        """Return the wait of each job in each replica; NaN where it does not complete."""
+        return [replica[_name(change)]["wait"] for replica in self.replication.results]
+
+    @cached_property
+    def measured(self) -> list[Floats]:
+        """The waits as it is of the jobs that complete."""
+        return [wait[~np.isnan(wait)] for wait in self.waits()]
+
+    def over(self, values: Sequence[float] | Floats, within: tuple[float, float] = POSITIVE) -> Statistic:
+        """Return the mean over replicas with its standard error."""
+        return over_replicas(values, within, resampled=self.replication.resampled)
+
+    def mean(self) -> Interval:
+        """Return the mean wait as it is."""
+        return self.over([float(wait.mean()) for wait in self.measured]).interval()
+
+    def p90(self) -> Interval:
+        """Return the P90 wait as it is."""
+        return self.over([float(np.quantile(wait, 0.9)) for wait in self.measured]).interval()
+
+    def reasons(self, change: str = AS_IS) -> Mapping[str, float]:
+        """Return the seconds of waiting by reason under a change, in the first replica."""
+        return _reasons(self.replication.results[0][_name(change)])
+
+    def shares(self) -> dict[str, Interval]:
+        """Return which share of all waiting is due to each reason, by the replicas that have a ledger."""
+        each = [_reasons(r[BASE]) for r in self.replication.results if len(r[BASE]["reasons"])]
+        totals = [sum(seconds.values()) or 1.0 for seconds in each]
+        return {
+            name: self.over([s[name] / total for s, total in zip(each, totals, strict=True)], SHARE).interval()
+            for name in each[0]
+        }
+
+
+BASE = "as it is"  # beside the change `nothing`, which shows that runs are paired
+
+
+def _name(change: str) -> str:
+    return BASE if change == AS_IS else change
+
+
+def _reasons(arrays: Arrays) -> dict[str, float]:
+    return dict(zip(arrays["reasons"].tolist(), arrays["seconds"].tolist(), strict=True))
+
+
+def simulate_changes(
+    result: SimResult, scenario: Scenario, changes: Sequence[WhatIf], *, plan: Plan, workers: Workers,
+    progress: Progress,
+) -> Outcomes:  # fmt: skip
+    """Simulate every change on the jobs that could run in the baseline, replica after replica."""
+    changes = sorted(changes, key=lambda c: c.name not in SLOW)  # else one core waits for the other at the end
+    refused = None if plan.scope == "like" else result.refused["job"]
+    names = {BASE: AS_IS} | {c.name: c.name for c in changes if c.name != AS_IS}
+
+    def undecided(results: Results) -> bool:
+        pairs = [_means(results, name) for name in names if name != BASE]
+        return not all(
+            is_decided(after - before, float(before.mean()), resampled=plan.scope == "like", comparisons=len(changes))
+            for before, after in pairs
+        )
+
+    replication = Replicator(
+        measure, dict.fromkeys(names, scenario), plan, workers=workers,
+        done=partial(progress, "simulating changes, one at a time"),
+        arguments={name: {"change": change, "refused": refused} for name, change in names.items()},
+        allowance=ALLOWANCE,
+    ).run(undecided)  # fmt: skip
+    return Outcomes({c.name: c for c in changes}, replication)
+
+
+def measure(scenario: Scenario, change: str, refused: pl.Series | None) -> dict[str, Any]:
+    """Simulate one change: the wait of each job, NaN where it does not complete; and all waiting by reason.
+
+    The ledger takes longer than a simulation: a change has that of the first replica, the baseline those of a few.
+    Other jobs than those of the log (`refused` is None) are refused by themselves.
+    """
+    refused = world_of(scenario).refused["job"] if refused is None else refused
+    other, jobs = changed(scenario, what_if(change, scenario), refused), scenario.workload.frame
+    result = simulate(other.replace(min_coverage=0.0))  # that of the baseline is looked at
+    done = completed(result)
+    wait = np.full(len(other.workload), np.nan)
+    wait[done["job"].to_numpy()] = done["wait"].to_numpy()
+    if len(wait) != jobs.height:  # gangs were split: a job has waited until its last instance runs
+        instances = jobs["instances"].to_numpy()
+        wait = np.maximum.reduceat(wait, np.append(0, np.cumsum(instances)[:-1]))
+    if scenario.replica > (LOOKS[0] if change == AS_IS else 1):
+        return {"wait": wait, "reasons": np.zeros(0, dtype=str), "seconds": np.zeros(0)}
+    waited = result.ledger.drop("job").sum()
+    return {"wait": wait, "reasons": np.array(waited.columns), "seconds": waited.to_numpy()[0]}
+
+
+# -- the effect of each change -----------------------------------------------------------------------------------------
 
 HOUR = 3600.0
 WIDE = 40  # characters of the bar of the baseline
 MOST = 70  # of any bar
-AMOUNTS = ("cpu", "memory")  # changes that leave a request out, by the reason that it removes
-FAR = 10.0  # times what jobs waited for it: then the placement chose other nodes without the request
-LOWER, NOT_SIGNIFICANT, HIGHER = "lower", "not significant", "higher"
+FEWER = "fewer jobs run"  # some wait for ever: what the others gain is no improvement
 MEAN = ("mean wait change", "mean wait change low", "mean wait change high")
 P90 = ("P90 wait change", "P90 wait change low", "P90 wait change high")
 SCHEMA = {
     "change": pl.String, "title": pl.String, "verdict": pl.String,
-    **dict.fromkeys(("mean wait", *MEAN, "P90 wait", *P90, "P(lower)"), pl.Float64),
-    "action": pl.String, "requires": pl.String, "added GPU-hours": pl.Float64, "added cost": pl.Float64,
+    **dict.fromkeys(("mean wait", *MEAN, "P90 wait", *P90, "P(lower)", "P(first)"), pl.Float64),
+    "action": pl.String, "requires": pl.String, "longer for": pl.String,
+    "setting": pl.String, "edits": pl.String, "line": pl.String,
+    "added GPU-hours": pl.Float64, "added cost": pl.Float64,
     "not completed": pl.Int64, "main reason then": pl.String,
 }  # fmt: skip
 
 
-def effects(
-    wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: BlockBootstrap, jobs: pl.DataFrame,
-    waited: Mapping[str, float],
-) -> pl.DataFrame:  # fmt: skip
-    """Return one row per change, by verdict (lower mean wait first) and by the change of the mean wait.
-
-    `jobs` are those that waited, with their partitions and GPU types. Nodes help those that may use them, and those
-    that get the room which these leave: where their waits are not lower, the rest is that one schedule is not another.
-    `waited` has the seconds of waiting by reason: more CPU or memory saves about what jobs waited for it, not many
-    times as much.
-    """
+def effects(outcomes: Outcomes, scenario: Scenario, refused: pl.Series) -> pl.DataFrame:
+    """Return one row per change, by verdict (better ones first) and by the change of the mean wait."""
+    before = _means(outcomes.replication.results, BASE)[0]
+    means = {name: _means(outcomes.replication.results, _name(name))[1] for name in outcomes.changes}
+    chances = chances_of_first({AS_IS: before} | means)
     rows = [
-        _row(wait, outcome, blocks, may_use(outcome.change.name, scenario.cluster, jobs)) | _added(outcome, scenario)
-        for outcome in outcomes
+        _row(c, outcomes)
+        | _setting(c, scenario, refused)
+        | _added(c, scenario)
+        | {"P(first)": chances[c.name], "longer for": _longer_for(c, outcomes, scenario)}
+        for c in outcomes.changes.values()
     ]
     for row in rows:
-        saved = -len(wait) * float(row.get(MEAN[0], 0.0))
-        if row["verdict"] == LOWER and row["change"] in AMOUNTS and saved > FAR * waited.get(row["change"], 0.0):
-            row["verdict"] = NOT_SIGNIFICANT
-    rank = pl.col("verdict").replace_strict({LOWER: 0, NOT_SIGNIFICANT: 1, HIGHER: 2}, return_dtype=pl.Int64)
+        if row["not completed"] and scenario.until is None:
+            row["verdict"] = FEWER
+    order = {BETTER: 0, NO_DIFFERENCE: 1, NOT_DECIDED: 1, WORSE: 2, FEWER: 3}
+    rank = pl.col("verdict").replace_strict(order, return_dtype=pl.Int64)
     table = pl.DataFrame(rows, schema=SCHEMA).with_columns(pl.col(pl.Float64).fill_nan(None))
     return table.sort(rank, "mean wait change", maintain_order=True)
 
 
-def may_use(change: str, cluster: Cluster, jobs: pl.DataFrame) -> Bools | None:
-    """Return which jobs the nodes that a change adds can help; None: it adds none, or all may use them.
-
-    These are the jobs that may use them, those that share nodes with such jobs and get the room that they leave, and so
-    on: not those of partitions or GPU types that have nothing to do with the added ones.
-    """
-    kind, _, name = change.partition(":")
-    if kind != NODES or name == CPU_ONLY:
+def _longer_for(change: WhatIf, outcomes: Outcomes, scenario: Scenario) -> str | None:
+    """Return the teams that wait longer for certain, the first by how much; None where a scheduler knows no teams."""
+    teams = None if scenario.scheduler is None else scenario.scheduler.teams(scenario.workload.frame)
+    waits = list(zip(outcomes.waits(), outcomes.waits(change.name), strict=True))
+    if teams is None or any(len(one) != len(teams) for one, _ in waits):
         return None
-    nodes = cluster.frame.with_columns(added=chosen(cluster.frame, name))
-    kinds = nodes.group_by("partitions", "gpu_type", maintain_order=True).agg(pl.col("added").any())
-    keys = ["partitions", "gpu_types", "gpu"]
-    asked = jobs.select("partitions", "gpu_types", gpu=pl.col("gpu_milli") > 0)
-    classes = asked.unique(maintain_order=True)
-    named = cluster.frame["partitions"].list.len().sum() > 0
-    fits = np.array([[_may_run(job, node, named=named) for node in kinds.iter_rows()] for job in classes.iter_rows()])
-    fits = fits.reshape(len(classes), len(kinds))
-    helped = fits @ kinds["added"].to_numpy()
-    gpu = classes["gpu"].to_numpy()[:, None]  # jobs without GPUs take none from others
-    for _ in range(len(kinds)):
-        helped |= fits @ (helped @ (fits & gpu))
-    answer = classes.with_columns(helped=pl.Series(helped, dtype=pl.Boolean))
-    found = asked.join(answer, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return found["helped"].fill_null(value=False).to_numpy()
+    measured = {}
+    for team in teams.unique().sort():
+        mine = (teams == team).to_numpy()
+        means = [[np.nanmean(x[mine]) if (~np.isnan(x[mine])).any() else np.nan for x in pair] for pair in waits]
+        before, after = np.array(means, dtype=np.float64).T
+        if verdict(after - before, float(np.nanmean(before)), resampled=outcomes.replication.resampled) == WORSE:
+            measured[str(team)] = float(np.nanmean(after - before))
+    named = sorted(measured, key=lambda name: -measured[name])[:3]
+    return ", ".join(f"{name} (+{duration(measured[name])})" for name in named) or None
 
 
-def _may_run(job: tuple[list[str], list[str], bool], node: tuple[list[str], str, bool], *, named: bool) -> bool:
-    partitions, types, _ = job
-    in_one = not named or not partitions or bool(set(partitions) & set(node[0]))
-    return in_one and (not types or node[1] in types)
+def _pairs(results: Results, name: str) -> list[tuple[Floats, Floats]]:
+    """Return the waits of the jobs that complete in the baseline and with a change, in each replica."""
+    both = [(replica[BASE]["wait"], replica[name]["wait"]) for replica in results]
+    done = [~np.isnan(before) & ~np.isnan(after) for before, after in both]
+    return [(before[jobs], after[jobs]) for (before, after), jobs in zip(both, done, strict=True)]
 
 
-def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap, users: Bools | None) -> dict[str, Any]:
-    done, change = ~np.isnan(outcome.wait), outcome.change
-    before, after = (wait, outcome.wait) if done.all() else (wait[done], outcome.wait[done])
-    part = blocks if done.all() else blocks.part(done)
+def _means(results: Results, name: str) -> tuple[Floats, Floats]:
+    pairs = _pairs(results, name)
+    means = [(x.mean(), y.mean()) if len(x) else (np.nan, np.nan) for x, y in pairs]
+    before, after = np.array(means, dtype=np.float64).T
+    return before, after
+
+
+def _row(change: WhatIf, outcomes: Outcomes) -> dict[str, Any]:
+    runs = outcomes.replication
+    waits = zip(outcomes.waits(), outcomes.waits(change.name), strict=True)
+    lost = max(int((np.isnan(after) & ~np.isnan(before)).sum()) for before, after in waits)
     row: dict[str, Any] = {"change": change.name, "title": change.title, "action": change.action}
-    row |= {"requires": change.requires, "not completed": int((~done).sum())}
-    row |= {"main reason then": main_reason(outcome.reasons)}
-    if not len(before):
-        return row | {"verdict": NOT_SIGNIFICANT}
-    mean = paired_difference(part.means(before), part.means(after))
-    p90 = paired_difference(*(part.quantiles(x, [0.9])[0] for x in (before, after))).interval()
-    row |= dict(zip(MEAN, mean.interval(), strict=True))
-    row |= dict(zip(P90, p90, strict=True))
-    row |= {"mean wait": float(after.mean()), "P90 wait": float(np.quantile(after, 0.9))}
-    verdict = _verdict(*mean.interval())
-    if verdict == LOWER and users is not None and not _helps(before, after, part, users[done]):
-        verdict = NOT_SIGNIFICANT
-    return row | {"P(lower)": mean.probability_below(0.0), "verdict": verdict}
-
-
-def _helps(before: Floats, after: Floats, blocks: BlockBootstrap, users: Bools) -> bool:
-    """Return whether those who may use what is added wait less, and for most of the difference."""
-    if not users.any():
-        return False
-    part, saved = blocks.part(users), before - after
-    own = paired_difference(part.means(before[users]), part.means(after[users])).interval()
-    return _verdict(*own) == LOWER and float(saved[users].sum()) >= 0.5 * float(saved.sum())
-
-
-def _verdict(value: float, low: float, high: float) -> str:
-    """Return what the interval says; with too few jobs for one, what the difference says: arrivals were the same."""
-    low, high = (value, value) if np.isnan(low) else (low, high)
-    return LOWER if high < 0 else HIGHER if low > 0 else NOT_SIGNIFICANT
-
-
-def unexplained(changes: pl.DataFrame) -> list[str]:
-    """Return notes on changes with an interval below 0 that what they change does not explain."""
-    below = changes.filter((pl.col("verdict") == NOT_SIGNIFICANT) & (pl.col(MEAN[2]) < 0))
-    return [
-        f"{title}: lower waits, but not because of it: those who need it did not wait for it that long; other jobs "
-        "happened to be placed better"
-        for title in below["title"]
+    row |= {"requires": change.requires, "not completed": lost, "line": change.line or None}
+    row |= {"main reason then": main_reason(outcomes.reasons(change.name))}
+    before, after = _means(runs.results, _name(change.name))
+    if np.isnan(before).all():
+        return row | {"verdict": NOT_DECIDED}
+    tails = [
+        [np.quantile(x, 0.9) if len(x) else np.nan for x in pair] for pair in _pairs(runs.results, _name(change.name))
     ]
+    p90_before, p90_after = np.array(tails, dtype=np.float64).T
+    mean = over_replicas(after - before, resampled=runs.resampled)
+    row |= dict(zip(MEAN, mean.interval(), strict=True))
+    row |= dict(zip(P90, over_replicas(p90_after - p90_before, resampled=runs.resampled).interval(), strict=True))
+    row |= {"mean wait": float(np.nanmean(after)), "P90 wait": float(np.nanmean(p90_after))}
+    together = bonferroni(len(outcomes.changes))
+    says = verdict(after - before, float(np.nanmean(before)), resampled=runs.resampled, confidence=together)
+    return row | {"P(lower)": mean.probability_below(0.0), "verdict": says}
+
+
+def records_of(changes: pl.DataFrame, outcomes: Outcomes, population: str) -> tuple[Finding, ...]:
+    """Return the effect of each change as a finding, in the order of the table."""
+    rows = changes.drop_nulls("mean wait change").with_columns(pl.col(*MEAN).fill_null(np.nan))
+    return tuple(
+        Finding(
+            "mean wait", row["title"], row["mean wait"] - row[MEAN[0]], row["mean wait"], row[MEAN[0]], row[MEAN[1]],
+            row[MEAN[2]], "s", population, row["verdict"], outcomes.replication.scope, outcomes.replication.count,
+        )
+        for row in rows.iter_rows(named=True)
+    )  # fmt: skip
 
 
 def main_reason(seconds: Mapping[str, float]) -> str | None:
     """Return the reason with the most seconds of waiting; None where no job waited."""
-    first = max(seconds, key=lambda name: seconds[name])
-    return first if seconds[first] > 0 else None
+    first = max(seconds, key=lambda name: seconds[name], default=None)
+    return first if first is not None and seconds[first] > 0 else None
 
 
-def _added(outcome: Outcome, scenario: Scenario) -> dict[str, float]:
+def _setting(change: WhatIf, scenario: Scenario, refused: pl.Series) -> dict[str, str | None]:
+    """Return the options of `simulate` that say a change, or what it edits."""
+    if (options := change.options(scenario)) is None:
+        return {"setting": None, "edits": change.edits}
+    more = besides(scenario, change.apply(scenario), refused)
+    return {"setting": None, "edits": ", ".join([options, *more])} if more else {"setting": options, "edits": None}
+
+
+def _added(change: WhatIf, scenario: Scenario) -> dict[str, float]:
     """Return the GPU-hours that a change adds while jobs arrive, and their cost."""
-    if not outcome.change.name.startswith(NODES):
+    if not parts_of(change.name)[-1].startswith(NODES):
         return {"added GPU-hours": 0.0, "added cost": 0.0}
     hours, prices = float(scenario.workload.frame["submit"].max()) / HOUR, scenario.prices or Prices()  # type: ignore[arg-type]
-    before, after = (_gpus(s.cluster) for s in (scenario, outcome.change.apply(scenario)))
+    before, after = (_gpus(s.cluster) for s in (scenario, change.apply(scenario)))
     more = {name: count - before.get(name, 0) for name, count in after.items()}
     cost = sum(count * hours * prices.gpu_hour(name) for name, count in more.items() if count)
     return {"added GPU-hours": hours * sum(more.values()), "added cost": float(cost)}
@@ -156,17 +283,21 @@ def _gpus(cluster: Cluster) -> dict[str, int]:
 
 def actions(table: pl.DataFrame) -> pl.DataFrame:
     """Return the changes that lower the mean wait, or may, with what they require."""
-    helps = (pl.col("verdict") == LOWER) | ((pl.col("verdict") == NOT_SIGNIFICANT) & (pl.col("mean wait change") < 0))
-    return table.filter(helps).select("action", *MEAN, "verdict", "requires", "added GPU-hours", "added cost")
+    helps = (pl.col("verdict") == BETTER) | ((pl.col("verdict") == NOT_DECIDED) & (pl.col("mean wait change") < 0))
+    pays = ["longer for"] if table["longer for"].null_count() < table.height else []
+    return table.filter(helps).select("action", *MEAN, "verdict", "requires", *pays, "added GPU-hours", "added cost")
 
 
 def waterfall(mean: float, table: pl.DataFrame) -> pl.DataFrame:
     """Return the mean wait of the baseline and under each change, as bars: `-` is removed by the change, `+` added.
 
-    >>> rows = {"title": ["a", "b"], "mean wait change": [-5.0, 2.0]}
+    A change with which some jobs do not complete has no bar: the mean wait of the others is not that of the baseline.
+
+    >>> rows = {"title": ["a", "b"], "mean wait change": [-5.0, 2.0], "not completed": 0}
     >>> [bar.strip("#") for bar in waterfall(10.0, pl.DataFrame(rows))["bar"]]
     ['', '--------------------', '++++++++']
     """
+    table = table.filter(pl.col("not completed") == 0)
     changes = [0.0, *(table["mean wait change"].fill_null(0.0))]
     bars = pl.Series("bar", [_bar(mean, mean + c) for c in changes], dtype=pl.String)
     rows = {"step": ["baseline", *table["title"]], "mean wait": [mean + c for c in changes], MEAN[0]: changes}

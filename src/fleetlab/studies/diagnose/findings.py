@@ -1,45 +1,51 @@
-"""The findings of a diagnosis as sentences: why jobs wait, which change helps most, and whether the two agree."""
+"""The findings of a diagnosis in sentences and figures: why jobs wait, which change helps most, whether they agree."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from fleetlab.core import Estimate, Scenario
+from fleetlab.core import Figure, Scenario
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import duration, plural
+from fleetlab.core.durations import beside_the_log, brief, duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
-from fleetlab.core.result import amount
+from fleetlab.core.result import Finding
+from fleetlab.core.schedulers import Feature
 from fleetlab.sim import SimResult
-from fleetlab.stats import POSITIVE, batch_means
-from fleetlab.studies.diagnose.changes import NODES, WhatIf
-from fleetlab.studies.diagnose.effects import HIGHER, LOWER, MEAN, NOT_SIGNIFICANT
+from fleetlab.stats import BETTER, NOT_DECIDED
+from fleetlab.studies.diagnose.effects import MEAN, Outcomes
 from fleetlab.studies.diagnose.ledger import BLOCKED, SHARE_OF_WAITING
-from fleetlab.studies.diagnose.runs import Outcome
-from fleetlab.studies.requests import CANNOT_RUN, left_out
-from fleetlab.studies.sentences import change_of_mean, mean_of, percent
+from fleetlab.studies.sentences import CANNOT_RUN, SURE, left_out, percent, sentence, who_is_first
 
 POLICY_CHANGES = ("backfill", "sjf")  # they add no resource: other jobs start first
 
 
 def findings(
-    scenario: Scenario, result: SimResult, frames: Mapping[str, pl.DataFrame], mean: tuple[float, float, float],
-    outcomes: Mapping[str, Outcome], longest: tuple[float, int],
+    scenario: Scenario, result: SimResult, frames: Mapping[str, pl.DataFrame], records: Sequence[Finding],
+    outcomes: Outcomes, longest: tuple[float, int],
 ) -> list[str]:  # fmt: skip
     """Return the sentences, the most important first."""
     if "waiting" not in frames:
         return [_no_waits(scenario.workload.frame, result)]
     reasons, changes = frames["waiting"], frames["changes"].with_columns(pl.col(*MEAN).fill_null(math.nan))
     first = reasons.row(0, named=True)
+    both, beside = result.recorded, ""
+    if not scenario.trace.workload.synthetic and both["recorded"].sum():
+        part = f"of the {both.height:,} that start in the log" if both.height < result.completed.height else ""
+        recorded, simulated = both.select(pl.col("recorded", "simulated").mean()).row(0)
+        beside = beside_the_log(recorded, simulated if part else outcomes.mean().value, part)  # one baseline for all
+    plain = f"Jobs wait {brief(outcomes.mean().value)} on average."
+    mean = f"{beside} {plain}" if "(" in beside else beside or plain
     sentences = [
-        f"{mean_of('wait', mean)} under {scenario.title}, of {population(scenario, result)}. "
-        f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}.",
-        _best(changes),
+        f"{mean} {percent(first['share'])} of all waiting time is `{first['reason']}`: "
+        f"{REASONS[first['reason']].meaning}."
+        f"{f' That is of {whose}.' if ' (of ' in (whose := population(scenario, result)) else ''}",
+        *_best(changes, records),
         agreement(reasons, changes, outcomes),
         *_for_ever(result),
-        *(_of_site(frames) if scenario.slurm is not None else ()),
+        *(_of_site(frames) if scenario.honors(Feature.LIMITS) else ()),
         *_who_holds(frames["held by"], frames["held by users"], result.jobs.height),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
     ]
@@ -98,9 +104,8 @@ def population(scenario: Scenario, result: SimResult) -> str:
 def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
     """Return that no job waits, what the log recorded, and how many jobs could not be simulated."""
     parts, waits = [], jobs.select(wait=pl.col("start") - pl.col("submit"))["wait"].drop_nulls()
-    mean = batch_means(waits.filter(waits >= 0).to_numpy(), POSITIVE).interval()
-    if mean.value > 0:
-        parts.append(f"in the log, {mean_of('wait', mean, start='the')} (see `fleetlab audit`)")
+    if (mean := waits.filter(waits >= 0).mean()) is not None and float(mean) > 0:  # type: ignore[arg-type]
+        parts.append(f"in the log, the mean wait is {duration(float(mean))} (see `fleetlab audit`)")  # type: ignore[arg-type]
     if never := result.refused.filter(pl.col("reason").is_in(CANNOT_RUN)).height:
         parts.append(f"{plural(never, 'job')} cannot run on this cluster")
     return "; ".join(["No job waits in the simulation: try a higher --load", *parts]) + "."
@@ -108,57 +113,85 @@ def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
 
 def _who_holds(holders: pl.DataFrame, users: pl.DataFrame, jobs: int) -> list[str]:
     """Return who holds what jobs wait for: which kind of job, and which user most."""
-    parts = [f"{row['meaning']} {percent(row['share'])}" for row in holders.iter_rows(named=True)]
-    sentences = [f"What waiting jobs lack is held by: {', '.join(parts)} (weighted by waiting time)."]
+    shown = [row for row in holders.iter_rows(named=True) if row["share"] >= 0.005]
+    parts = [f"{row['meaning']} ({percent(row['share'])})" for row in shown]
+    sentences = [f"Who holds what they need: {', '.join(parts)}."]
     if users.height > 1:
-        name, count, held, time, _ = users.row(0)
+        name, count, waiting_share, time, _ = users.row(0)
         sentences.append(
-            f"Jobs of user `{name}` hold the most: {percent(held)} of what all jobs wait for, with "
-            f"{percent(time)} of all GPU time and {percent(count / jobs)} of the jobs."
+            f"Jobs of user `{name}` block others most: {percent(waiting_share)} of all waiting is for what they hold. "
+            f"They have {percent(time)} of the GPU time and are {percent(count / jobs)} of the jobs."
         )
     return sentences
 
 
-def _best(changes: pl.DataFrame) -> str:
-    helps = changes.filter(pl.col("verdict") == LOWER)
+def _best(changes: pl.DataFrame, records: Sequence[Finding]) -> list[str]:
+    """Return which change helps most, and how sure it is that no other does."""
+    helps = changes.filter(pl.col("verdict") == BETTER)
     if helps.is_empty():
-        return "No change lowers the mean wait significantly."
+        undecided = [f.subject for f in records if f.verdict == NOT_DECIDED]
+        others = f" Not decided: {', '.join(undecided)}." if undecided else ""
+        return [f"No change is known to lower the mean wait.{others}"]
     best = helps.row(0, named=True)
-    change = change_of_mean("wait", best["mean wait"] - best[MEAN[0]], [best[c] for c in MEAN])
-    return f"{change} with {best['title']}, which helps most; it requires {best['requires']}."
+    first = next(f for f in records if f.subject == best["title"])
+    other = f" {best['not completed']:,} jobs do not complete with it." if best["not completed"] else ""
+    sentences = [f"{sentence(first)} It requires {best['requires']}.{other}"]
+    if changes.height > 1:
+        sentences.append(who_is_first(dict(changes.select("title", "P(first)").iter_rows())))
+    return sentences
 
 
-def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Mapping[str, Outcome]) -> str:
+def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Outcomes) -> str:
     """Return what jobs lack most, and whether the change that helps most provides it; if not, why."""
-    main, before = reasons.row(0)[:2]
-    helps = changes.filter(pl.col("verdict") == LOWER)
+    main, before = reasons["reason"][0], outcomes.reasons()
+    helps = changes.filter(pl.col("verdict") == BETTER)
     if helps.is_empty():
-        return f"No simulated change reduces waiting for `{main}` significantly."
-    best = outcomes[helps["change"][0]]
-    if main in best.change.removes:
-        return f"The change that helps most, {best.change.title}, is aimed at the main reason, `{main}`."
-    off = 1 - best.reasons[main] / before
-    part = f"reduces waiting for it by {percent(off)}{best.change.why}" if off >= 0.005 else "does not reduce it"
-    text = f"The change that helps most, {best.change.title}, is not aimed at the main reason, `{main}`. It {part}. "
-    if best.change.name in POLICY_CHANGES:
-        text += "It adds no resources: other jobs start first. "
-    return text + _explanation(main, changes, {name: o.change for name, o in outcomes.items()})
+        return f"No simulated change is known to reduce waiting for `{main}`."
+    best = outcomes.changes[helps["change"][0]]
+    which = "The best change" if helps["P(first)"][0] >= SURE else "A change that helps"
+    if main in best.removes:
+        return f"{which}, {best.title}, is aimed at the main reason, `{main}`."
+    off = 1 - outcomes.reasons(best.name).get(main, 0.0) / (before[main] or 1.0)
+    part = f"takes {percent(off)} of that waiting away{best.why}" if off >= 0.005 else "leaves that waiting as it is"
+    unaided = not any(main in c.removes for c in outcomes.changes.values())
+    none = f" No simulated change is aimed at `{main}`." * unaided
+    others = " It adds no resources: other jobs start first." * (best.name in POLICY_CHANGES)
+    return f"{which}, {best.title}, is not aimed at the main reason, `{main}`. It {part}.{others}{none}"
 
 
-def _explanation(reason: str, changes: pl.DataFrame, by_name: Mapping[str, WhatIf]) -> str:
-    """Return what happens to waiting when the change that removes a reason is made."""
-    own = changes.filter(pl.col("change").is_in([n for n, c in by_name.items() if reason in c.removes]))
-    if own.is_empty():
-        return f"No simulated change is aimed at `{reason}`."
-    row = own.row(0, named=True)
-    value, low, high = (row[c] for c in MEAN)
-    effect = f"{'+' if value > 0 else ''}{amount(Estimate('', value, low, high, 's'))}"
-    if row["verdict"] == NOT_SIGNIFICANT:
-        return f"The change for `{reason}`, {row['title']}, does not change the mean wait significantly: {effect}."
-    effect = f"{row['title']}, mean wait {effect}"
-    if row["change"].startswith(NODES):
-        return f"The change for `{reason}` adds only some of the GPUs that are short: {effect}."
-    if row["verdict"] == HIGHER:
-        return f"Without `{reason}` ({effect}) waits grow: the jobs that it delayed start before others."
-    then = f"`{row['main reason then']}`" if row["main reason then"] else "nothing"
-    return f"With the change for `{reason}` ({effect}) jobs wait for what is short next, mainly {then}."
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+OF_CHANGES = "Change of the mean wait"
+
+
+def figures_of(frames: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:
+    """Return a figure of each table that is not empty."""
+    charts = {}
+    if "waiting" in frames:
+        charts["waiting by reason"] = _reasons_figure(frames["waiting"])
+    if "by hour of the day" in frames:
+        charts["mean wait by hour"] = _hours_figure(frames["by hour of the day"])
+    of_all_jobs = frames["changes"].filter(pl.col("not completed") == 0)
+    if (changes := of_all_jobs.drop_nulls("mean wait change")).height:
+        charts["changes"] = _changes_figure(changes)
+    return charts
+
+
+def _reasons_figure(waiting: pl.DataFrame) -> Figure:
+    percent = {name: 100 * pl.col(column) for name, column in (("y", "share"), ("low", "low"), ("high", "high"))}
+    frame = waiting.select(x="reason", **percent)
+    alt = "; ".join(f"{reason} {share:.0f} %" for reason, share in frame.select("x", "y").iter_rows())
+    return Figure("Waiting by reason", "bar", frame, "reason", "share of all waiting time, %", alt)
+
+
+def _hours_figure(hours: pl.DataFrame) -> Figure:
+    frame = hours.select(x=pl.nth(0).cast(pl.Float64), y="mean wait", low="low", high="high")
+    worst = frame.sort("y", descending=True, nulls_last=True).row(0, named=True)
+    alt = f"longest for jobs submitted from {worst['x']:.0f} to {worst['x'] + 1:.0f} h: {worst['y']:,.0f} s"
+    return Figure("Mean wait by hour", "line", frame, f"{hours.columns[0]}, of submission", "mean wait, s", alt)
+
+
+def _changes_figure(changes: pl.DataFrame) -> Figure:
+    frame = changes.select(x="title", y="mean wait change", low="mean wait change low", high="mean wait change high")
+    alt = "; ".join(f"{title}: {by:+,.0f} s" for title, by in frame.select("x", "y").iter_rows())
+    return Figure(OF_CHANGES, "bar", frame, "change", "change of mean wait, s", alt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,13 @@ from fleetlab.core import Workload
 from fleetlab.core.catalog import HOLDERS, REASONS, Catalog
 from fleetlab.core.job_classes import GPU_REQUEST, WHOLE, gang_size, gpu_request, gpu_type, in_order, partitions, queue
 from fleetlab.sim import SimResult
-from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
+from fleetlab.stats import POSITIVE, Floats, Interval, Ints, over_replicas
 
 WORST = 10  # hours in the table of the worst
 TAIL = 0.01  # of the jobs: those that waited longest
 SHARE_OF_WAITING = "share of waiting"
 LISTED = 20  # jobs in a table
-DAYS = 5  # with fewer, the mean of an hour of the day has no interval
+SHARE_COLUMNS = ("share", "low", "high")
 BLOCKED = "head_of_line"
 NAMES = list(REASONS.names)
 PER_INSTANCE = (pl.col("gpu_milli") / WHOLE).alias(GPU_REQUEST)
@@ -51,28 +52,25 @@ def clock_name(workload: Workload) -> str:
     return "from the first submission" if workload.epoch is None else workload.zone or "UTC"
 
 
-def reasons(table: pl.DataFrame, blocks: BlockBootstrap) -> pl.DataFrame:
-    """Return seconds of waiting by reason, and its share of all waiting."""
-    return _shares(table, blocks, "reason", REASONS)
+def reasons(table: pl.DataFrame, shares: Mapping[str, Interval]) -> pl.DataFrame:
+    """Return seconds of waiting by reason, and its share of all waiting, which is a mean over replicas."""
+    rows = _shares(table, "reason", REASONS)
+    limits = pl.DataFrame([(n, *x) for n, x in shares.items()], schema=["reason", *SHARE_COLUMNS], orient="row")
+    both = rows.drop("share").join(limits, on="reason", how="left", maintain_order="left")
+    in_columns = both.select("reason", "total wait", *SHARE_COLUMNS, "meaning")
+    return in_columns.with_columns(pl.col("low", "high").fill_nan(None)).sort("share", descending=True)
 
 
 def holders(result: SimResult, table: pl.DataFrame) -> pl.DataFrame:
     """Return seconds of waiting by who holds what is missing, and its share of all waiting."""
-    held = result.holders.filter(pl.col("job").is_in(table["job"].implode()))
-    waited = table.filter(pl.col("job").is_in(held["job"].implode()))
-    return _shares(held, result.blocks(waited), "held by", HOLDERS)
+    return _shares(result.holders.filter(pl.col("job").is_in(table["job"].implode())), "held by", HOLDERS)
 
 
-def _shares(table: pl.DataFrame, blocks: BlockBootstrap, title: str, catalog: Catalog[Any]) -> pl.DataFrame:
-    each = {name: blocks.sums(table[name].to_numpy()) for name in catalog.names}
-    total = np.sum(list(each.values()), axis=0)
-    rows = [
-        (name, float(part.sum()), *blocks.ratio(part, total, SHARE).interval(), catalog[name].meaning)
-        for name, part in each.items()
-    ]
-    schema = [title, "total wait", "share", "low", "high", "meaning"]
-    result = pl.DataFrame(rows, schema=schema, orient="row", schema_overrides={"share": pl.Float64})
-    result = result.filter(pl.col("total wait") > 0).with_columns(pl.col("low", "high").fill_nan(None))
+def _shares(table: pl.DataFrame, title: str, catalog: Catalog[Any]) -> pl.DataFrame:
+    each = {name: float(table[name].sum()) for name in catalog.names}
+    total = sum(each.values())
+    rows = [(name, part, part / total, catalog[name].meaning) for name, part in each.items() if part > 0]
+    result = pl.DataFrame(rows, schema=[title, "total wait", "share", "meaning"], orient="row")
     return result.sort("total wait", descending=True, maintain_order=True)
 
 
@@ -81,8 +79,8 @@ def holding_users(result: SimResult) -> pl.DataFrame:
     jobs, user = result.jobs, pl.col("user").cast(pl.String).fill_null("")
     gpu_time = pl.col("gpu_milli") * pl.col("instances") * pl.col("runtime")
     own = jobs.group_by(user).agg(pl.len().alias("jobs"), gpu_time.sum().alias("time"), pl.col("wait").sum())
-    held = result.held_by_user.filter(pl.col("seconds") > 0).head(LISTED).join(own, on="user", how="left")
-    return held.select(
+    blocking = result.held_by_user.filter(pl.col("seconds") > 0).head(LISTED).join(own, on="user", how="left")
+    return blocking.select(
         "user", "jobs",
         (pl.col("seconds") / (jobs["wait"].sum() or 1.0)).alias("holds, share of all waiting"),
         (pl.col("time") / (own["time"].sum() or 1.0)).alias("share of GPU time"),
@@ -90,16 +88,17 @@ def holding_users(result: SimResult) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
-    """Return one row per class: its jobs, mean wait, share of all waiting, and main reasons."""
+def by(table: pl.DataFrame, title: str, replicas: Sequence[Floats]) -> pl.DataFrame:
+    """Return one row per class: its jobs, mean wait, share of all waiting, and main reasons.
+
+    `replicas` has the waits of the same jobs in each replica, which the mean is over; there are none of other jobs, and
+    then it is that of the log as it is.
+    """
     names = sorted(set(table[title]))
     code = table[title].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
-    mean = _means(code, len(names), table["wait"].to_numpy(), blocks)
+    mean = _means(code, len(names), replicas or [table["wait"].to_numpy()])
     total = float(table["wait"].sum()) or 1.0
-    sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("day").n_unique(), pl.col("wait", *NAMES).sum())
-    sums = sums.sort(title)
-    if title == "hour":
-        mean[sums["day"].to_numpy() < DAYS, 1:] = np.nan
+    sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("wait", *NAMES).sum()).sort(title)
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
     share = (pl.col("wait") / total).alias(SHARE_OF_WAITING)
@@ -110,11 +109,12 @@ def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
 _MEAN = ("mean wait", "low", "high")
 
 
-def _means(code: Ints, classes: int, wait: Floats, blocks: BlockBootstrap) -> Floats:
+def _means(code: Ints, classes: int, replicas: Sequence[Floats]) -> Floats:
     """Return the mean and interval of each class."""
-    parts = [code == k for k in range(classes)]
-    means = [blocks.part(part).mean(wait[part], POSITIVE).interval() for part in parts]
-    return np.array(means, dtype=np.float64).reshape(classes, 3)
+    each = [[float(wait[there].mean()) if (there := part & ~np.isnan(wait)).any() else np.nan for wait in replicas]
+            for part in (code == k for k in range(classes))]  # fmt: skip
+    limits = [over_replicas(values, POSITIVE).interval() for values in each]
+    return np.array(limits, dtype=np.float64).reshape(classes, 3)
 
 
 def _main_reasons(row: dict[str, float]) -> str:

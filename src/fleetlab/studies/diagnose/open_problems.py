@@ -43,7 +43,7 @@ class ProblemMeasure(NamedTuple):
     high: float | None
     unit: str
     paper: str
-    found: str = ""
+    here: str = ""
 
 
 def open_problems(
@@ -55,7 +55,7 @@ def open_problems(
         *_cpu(result),
     ]  # fmt: skip
     frame = pl.DataFrame(rows, schema=list(ProblemMeasure._fields), orient="row", infer_schema_length=None)
-    frame = frame.cast(dict.fromkeys(("value", "low", "high"), pl.Float64)).rename({"found": "found here"})
+    frame = frame.cast(dict.fromkeys(("value", "low", "high"), pl.Float64)).rename({"here": "found here"})
     return frame.with_columns(pl.col("value", "low", "high").fill_nan(None))
 
 

@@ -1,4 +1,4 @@
-"""When will it start? The present queue, played many times with what is known now."""
+"""When will it start? The present queue, replayed many times with what is known now."""
 
 from fleetlab.studies.eta.eta import Eta, eta
 from fleetlab.studies.eta.judge import Judgement, judge

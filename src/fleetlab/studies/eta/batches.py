@@ -48,7 +48,7 @@ def score(share: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class Observations:
     """Jobs of one or more classes: the score of the share that outlives them, as they ended or as far as they have run.
 
     Of a job that waits the score is that of the whole share, which says nothing.
@@ -60,7 +60,7 @@ class Seen:
     ended: Bools
 
     @classmethod
-    def joined(cls, parts: Sequence[Seen]) -> Seen:
+    def joined(cls, parts: Sequence[Observations]) -> Observations:
         """Return the jobs of several classes."""
         names = [one.name for one in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
@@ -97,10 +97,12 @@ class Likeness:
     next: float
 
     @classmethod
-    def of(cls, seen: Seen, found: Batches) -> Likeness:
+    def of(cls, jobs: Observations, batches: Batches) -> Likeness:
         """Estimate them from pairs of jobs that ended, one submitted after the other."""
-        ended = seen.ended[found.order]
-        kind, batch, burst, own = (a[ended] for a in (found.kind, found.batch, found.burst, seen.score[found.order]))
+        ended = jobs.ended[batches.order]
+        kind, batch, burst, own = (
+            a[ended] for a in (batches.kind, batches.batch, batches.burst, jobs.score[batches.order])
+        )
         product, pair = own[1:] * own[:-1], kind[1:] == kind[:-1]
         same, burst_goes_on = batch[1:] == batch[:-1], burst[1:] == burst[:-1]
         alike, on, after = (
@@ -117,39 +119,43 @@ class Likeness:
         return math.sqrt(1.0 - self.alike)
 
 
-def levels(seen: Seen, wanted: Ints, draws: int, rng: np.random.Generator) -> tuple[Floats, Likeness]:
+def levels(jobs: Observations, rows: Ints, draws: int, rng: np.random.Generator) -> tuple[Floats, Likeness]:
     """Return the level of the batch of each wanted job, as often as it is drawn: [wanted, draws]."""
-    found = seen.batches()
-    alike = Likeness.of(seen, found)
-    kinds = int(seen.kind.max(initial=0)) + 1
+    batches = jobs.batches()
+    alike = Likeness.of(jobs, batches)
+    kinds = int(jobs.kind.max(initial=0)) + 1
     last = np.zeros(kinds, dtype=np.int64)
-    np.maximum.at(last, found.kind, found.batch)
-    at = np.maximum(found.batch - last[found.kind] + KEPT - 1, 0)  # the latest batch of a class is the last one
+    np.maximum.at(last, batches.kind, batches.batch)
+    at = np.maximum(batches.batch - last[batches.kind] + KEPT - 1, 0)  # the latest batch of a class is the last one
     slot = np.empty(len(at), dtype=np.int64)
-    slot[found.order] = at
+    slot[batches.order] = at
     begins = np.zeros((kinds, KEPT), dtype=bool)
-    begins[found.kind, at] = np.diff(found.burst, prepend=0) > 0
+    begins[batches.kind, at] = np.diff(batches.burst, prepend=0) > 0
     grid = np.linspace(-WIDTH, WIDTH, GRID) * math.sqrt(alike.alike)
     lowest = np.full(kinds, KEPT)
-    np.minimum.at(lowest, seen.kind[wanted], slot[wanted])
-    chain = Chain(_evidence(seen, slot, kinds, grid, alike), begins, alike)
-    chosen = chain.sampled(lowest, draws, rng)
-    level = grid[chosen] + (grid[1] - grid[0]) * (rng.random(chosen.shape) - 0.5)
-    return level[seen.kind[wanted], slot[wanted]], alike
+    np.minimum.at(lowest, jobs.kind[rows], slot[rows])
+    chain = Chain(_evidence(jobs, slot, kinds, grid, alike), begins, alike)
+    index = chain.sampled(lowest, draws, rng)
+    level = grid[index] + (grid[1] - grid[0]) * (rng.random(index.shape) - 0.5)
+    return level[jobs.kind[rows], slot[rows]], alike
 
 
-def _evidence(seen: Seen, slot: Ints, kinds: int, grid: Floats, alike: Likeness) -> Floats:
+def _evidence(jobs: Observations, slot: Ints, kinds: int, grid: Floats, alike: Likeness) -> Floats:
     """Return the likelihood of what was seen of each batch, by its level: [classes, batches, levels]."""
-    place, cells = seen.kind * KEPT + slot, kinds * KEPT
-    told = np.zeros((cells, GRID))
+    place, cells = jobs.kind * KEPT + slot, kinds * KEPT
+    log_likelihood = np.zeros((cells, GRID))
     near = slot > 0  # those before the kept batches are not of one batch
-    done, runs = np.flatnonzero(seen.ended & near), np.flatnonzero(~seen.ended & near & (seen.score < _Z[-1]))
-    own = (seen.score[:, None] - grid) / alike.own
+    done, runs = np.flatnonzero(jobs.ended & near), np.flatnonzero(~jobs.ended & near & (jobs.score < _Z[-1]))
+    own = (jobs.score[:, None] - grid) / alike.own
     density = np.exp(-0.5 * own[done] ** 2) / alike.own
-    np.add.at(told, place[done], np.log((1 - ODD) * density + ODD * np.exp(-0.5 * seen.score[done] ** 2)[:, None]))
-    np.add.at(told, place[runs], np.log((1 - ODD) * normal(own[runs]) + ODD * normal(seen.score[runs])[:, None]))
-    told -= told.max(axis=1, keepdims=True)
-    return np.exp(told).reshape(kinds, KEPT, GRID)
+    np.add.at(
+        log_likelihood, place[done], np.log((1 - ODD) * density + ODD * np.exp(-0.5 * jobs.score[done] ** 2)[:, None])
+    )
+    np.add.at(
+        log_likelihood, place[runs], np.log((1 - ODD) * normal(own[runs]) + ODD * normal(jobs.score[runs])[:, None])
+    )
+    log_likelihood -= log_likelihood.max(axis=1, keepdims=True)
+    return np.exp(log_likelihood).reshape(kinds, KEPT, GRID)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,28 +189,28 @@ class Chain:
         """Draw levels given all batches, back to the lowest that is wanted of a class: [classes, batches, draws]."""
         steps = self._steps()
         belief = self._belief(steps)
-        chosen = np.zeros((len(belief), KEPT, draws), dtype=np.int64)
+        index = np.zeros((len(belief), KEPT, draws), dtype=np.int64)
         chance = rng.random((KEPT, len(belief), draws))
         for k in range(KEPT - 1, int(lowest.min()) - 1, -1):
             at = np.flatnonzero(lowest <= k)
             weight = np.repeat(belief[at, k][:, None], draws, axis=1)
             if k < KEPT - 1:
                 step = self.begins[at, k + 1].astype(np.int64)
-                weight = weight * steps[step[:, None], :, chosen[at, k + 1]]
+                weight = weight * steps[step[:, None], :, index[at, k + 1]]
             sums = np.cumsum(weight, axis=2)
-            chosen[at, k] = np.minimum((sums < chance[k, at][..., None] * sums[..., -1:]).sum(axis=2), GRID - 1)
-        return chosen
+            index[at, k] = np.minimum((sums < chance[k, at][..., None] * sums[..., -1:]).sum(axis=2), GRID - 1)
+        return index
 
 
-def together(chance: Floats, level: Floats, alike: Likeness, left: Floats) -> Floats:
+def together(chance: Floats, level: Floats, alike: Likeness, alive: Floats) -> Floats:
     """Return chances that jobs of a batch share: the share of those that outlived a job so far which outlives it.
 
     `chance` is uniform and each job's own, [jobs, draws, 2]; `left` is the share of the class that runs longer than it
     has run.
     """
-    bound = score(left)[:, None]
+    bound = score(alive)[:, None]
     like = normal((bound - level) / alike.own)
-    odd = ODD * left[:, None]
-    share = normal(level + alike.own * score(chance[..., 0] * like)) / np.maximum(left, 1e-300)[:, None]
-    alone = (chance[..., 1] * (odd + (1 - ODD) * like) < odd) | (left[:, None] <= 0)
+    odd = ODD * alive[:, None]
+    share = normal(level + alike.own * score(chance[..., 0] * like)) / np.maximum(alive, 1e-300)[:, None]
+    alone = (chance[..., 1] * (odd + (1 - ODD) * like) < odd) | (alive[:, None] <= 0)
     return np.where(alone, chance[..., 0], np.clip(share, 1e-12, 1.0))

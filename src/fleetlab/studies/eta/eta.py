@@ -1,4 +1,4 @@
-"""When will it start? The present queue, played many times with run times and arrivals drawn from what is known."""
+"""When will it start? The present queue, replayed many times with run times and arrivals drawn from what is known."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim.ledger.ledger import ledger
 from fleetlab.stats import wilson
-from fleetlab.studies.eta.asks import earlier_asks
-from fleetlab.studies.eta.calibration import Correction, correction
-from fleetlab.studies.eta.history import LOG
-from fleetlab.studies.eta.jobs import Present
+from fleetlab.studies.eta.calibration import Correction, TrackRecord, correction, earlier_forecasts, track_record
 from fleetlab.studies.eta.question import Question, history_of, question_of
-from fleetlab.studies.eta.replay import LEVELS, Replays, play, quantiles
+from fleetlab.studies.eta.replay import LEVELS, Replays, quantiles, replay
 from fleetlab.studies.eta.run_times import RunTimes
+from fleetlab.studies.eta.snapshot import LOG, ReplaySetup, estimate_note
 
 WITHIN = {"10 min": 600.0, "1 h": 3600.0, "4 h": 14_400.0, "24 h": 86_400.0}
-REPLAYS, CALIBRATING = 200, 60  # replays of an answer, and earlier asks
+REPLAYS, CALIBRATING = 200, 60  # replays of an answer, and earlier forecasts
 LISTED = 1000  # waiting jobs that are all answered, where none is named
 
 
@@ -66,14 +64,14 @@ def eta(
     request
         Instead of a job of the log, one that is submitted now: "8 A100, 4 h", "2x8 H100", "0.5 T4, user=ada".
     at
-        The instant that is asked about: from the first submission on (seconds, or such as 12h or 7d), or a date and
+        The instant: from the first submission on (seconds, or such as 12h or 7d), or a date and
         time (default: the last submission; if nothing waits then, the last moment at which something does; of a job
         that has started by then, its submission).
     replays
         How often the queue is played, at most: fewer where it is long.
     calibrate
-        Ask about so many earlier jobs of the log that had to wait, and move quantiles as those turned out to need.
-        These asks are kept in the user's cache for the next question about this log; 0: quantiles as the replays
+        Predict the starts of so many earlier jobs of the log that had to wait, and move quantiles as they turned out.
+        These forecasts stay in the user's cache for the next question about this log; 0: quantiles as the replays
         have them (default: 60).
     starts
         Whose starts are taken as what happened before: those of the `log`, or `simulated` ones (default: auto, those
@@ -100,79 +98,105 @@ def eta(
 
     """
     if replays < 1 or calibrate < 0:
-        msg = f"replays are 1 or more, and earlier asks 0 or more: {replays} and {calibrate}"
+        msg = f"replays are 1 or more, and earlier forecasts 0 or more: {replays} and {calibrate}"
         raise WorkloadError(msg, hint="replays=200, calibrate=60")
     scenario = Scenario.of(source, cluster, **words)
     history = history_of(scenario, starts, progress)
     question = question_of(scenario, history, job, request, at)
     progress("replays", 0, 0.0)
-    found = ask(scenario, question, replays, scenario.seed)
-    _refuse(question, found)
-    moved = _correction(scenario, question, 0 if _at_once(question, found) else calibrate, progress)
+    outcome = replay_question(scenario, question, replays, scenario.seed, progress=progress)
+    _refuse(question, outcome)
+    corrected, record = _earlier(scenario, question, 0 if _at_once(question, outcome) else calibrate, progress)
     settings = scenario.words() | {"job": job, "request": request, "at": question.at, "starts": history.origin}
     settings["calibrate"] = calibrate
-    provenance = Provenance("eta", scenario.workload.source, settings, scenario.seed)
-    return _result(scenario, question, found, provenance, moved)
+    provenance = scenario.provenance("eta", settings)
+    return _result(scenario, question, outcome, provenance, corrected, record)
 
 
-def ask(scenario: Scenario, question: Question, replays: int, seed: int, run_times: RunTimes | None = None) -> Replays:
-    """Play the queue of an instant until the jobs in question have started."""
+def replay_question(
+    scenario: Scenario, question: Question, replays: int, seed: int, run_times: RunTimes | None = None,
+    progress: Progress = silent,
+) -> Replays:  # fmt: skip
+    """Replay the queue of an instant until the jobs in question have started."""
     snapshot = question.snapshot
-    known = (run_times or RunTimes(question.history)).known(snapshot)
-    wanted = question.rows if len(question.rows) else snapshot.waiting[:LISTED]
-    return play(Present(scenario, snapshot, known, replays, seed), wanted)
+    predictor = (run_times or RunTimes(question.history)).at(snapshot)
+    rows = question.rows if len(question.rows) else snapshot.waiting[:LISTED]
+    return replay(ReplaySetup(scenario, snapshot, predictor, replays, seed, progress=progress), rows)
 
 
-def _correction(scenario: Scenario, question: Question, count: int, progress: Progress) -> Correction:
-    """Return how earlier asks say that quantiles are to be moved."""
+def _earlier(
+    scenario: Scenario, question: Question, count: int, progress: Progress
+) -> tuple[Correction, TrackRecord | None]:
+    """Return how quantiles are moved by what became of earlier forecasts, and how these turned out."""
     if not count:
-        return Correction(None, 0)
+        return Correction(None, 0), None
     history = question.original or question.history
-    return correction(earlier_asks(scenario, history, question.at, count, progress), question.at)
+    forecasts = earlier_forecasts(scenario, history, question.at, count, progress)
+    return correction(forecasts, question.at), track_record(forecasts, question.at)
 
 
-def _refuse(question: Question, found: Replays) -> None:
-    if refused := [found.refused[row] for row in question.rows if row in found.refused]:
+def _refuse(question: Question, replays: Replays) -> None:
+    if refused := [replays.refused[row] for row in question.rows if row in replays.refused]:
         msg = f"{question.title} can never start on this cluster: {refused[0]}"
         raise WorkloadError(msg, hint="a smaller request, another GPU type, or --nodes to add nodes")
 
 
-def _at_once(question: Question, found: Replays) -> bool:
-    """Whether the job starts at once in all replays: then earlier asks, of jobs that had to wait, say nothing of it."""
-    return len(question.rows) > 0 and not found.of(int(question.rows[0])).any()
+def _at_once(question: Question, replays: Replays) -> bool:
+    """Whether the job starts at once in all replays: forecasts of jobs that had to wait say nothing of it."""
+    return len(question.rows) > 0 and not replays.of(int(question.rows[0])).any()
 
 
-def _result(scenario: Scenario, question: Question, found: Replays, provenance: Provenance, moved: Correction) -> Eta:
-    rows = question.rows if len(question.rows) else found.rows
+def _result(
+    scenario: Scenario, question: Question, replays: Replays, provenance: Provenance, corrected: Correction,
+    record: TrackRecord | None,
+) -> Eta:  # fmt: skip
+    rows = question.rows if len(question.rows) else replays.rows
     frames: dict[str, pl.DataFrame] = {}
     if len(question.rows):
-        answer = moved.apply(found.quantiles(int(rows[0])))
-        seconds = moved.spread(found.of(int(rows[0])), answer)
+        answer = corrected.apply(replays.quantiles(int(rows[0])))
+        seconds = corrected.spread(replays.of(int(rows[0])), answer)
         frames |= {"start": _start(answer, question), "chances": _chances(seconds)}
-        reasons = _reasons(found, int(rows[0]))
+        reasons = _reasons(replays, int(rows[0]))
         if reasons.height:
             frames["waits for"] = reasons
         estimates = _estimates(answer, seconds)
         sentences = _sentences(question, answer, len(seconds), reasons)
     else:
-        frames["queue"] = _queue(question, found, moved)
-        estimates = [Estimate.exact("jobs that wait", len(found.rows))]
-        sentences = [f"{plural(len(found.rows), 'job')} wait at {question.clock(question.at)}."]
+        frames["queue"] = _queue(question, replays, corrected)
+        estimates = [Estimate.exact("jobs that wait", len(replays.rows))]
+        sentences = [f"{plural(len(replays.rows), 'job')} wait at {question.clock(question.at)}."]
     if scenario.trace.workload.synthetic:
         sentences = ["The jobs are synthetic.", *sentences]
+    if record is not None:
+        estimates += _record_estimates(record)
+        sentences.append(_record_sentence(record))
     frames["state"] = _state(scenario, question)
-    checked = f"calibrated: quantiles are moved by what {plural(moved.asks, 'earlier ask')} of this log needed"
+    checked = f"calibrated on {plural(corrected.forecasts, 'earlier forecast')} of this log"
     unchecked = "not calibrated: how often these intervals hold was not checked on this log"
     why = " (too few jobs that had to wait have started by then, or it starts at once)"
     why = why if provenance.settings["calibrate"] else ""
-    notes = (checked if moved.asks else unchecked + why, *_notes(scenario, question, found))
+    notes = (checked if corrected.forecasts else unchecked + why, *_notes(scenario, question, replays))
     return Eta(provenance, tuple(sentences), tuple(estimates), frames, _figure(frames), notes)
 
 
-def _start(found: Floats, question: Question) -> pl.DataFrame:
+def _record_estimates(record: TrackRecord) -> list[Estimate]:
+    shares = [
+        Estimate(f"{name} intervals held", 100 * share.value, 100 * share.low, 100 * share.high, "%")
+        for name, share in record.coverage.items()
+    ]
+    return [*shares, Estimate.exact("median error of earlier answers", record.error, "s")]
+
+
+def _record_sentence(record: TrackRecord) -> str:
+    held = " and ".join(f"{name} intervals held for {100 * s.value:.0f} %" for name, s in record.coverage.items())
+    error = duration(record.error)
+    return f"Of the last {record.forecasts} answers on this log, {held}. Half of the medians were within {error}."
+
+
+def _start(answer: Floats, question: Question) -> pl.DataFrame:
     names = [f"P{100 * level:g}" for level in LEVELS]
-    when = [question.clock(question.at + s) if np.isfinite(s) else "later" for s in found]
-    return pl.DataFrame({"quantile": names, "start in, s": found, "start": when})
+    when = [question.clock(question.at + s) if np.isfinite(s) else "later" for s in answer]
+    return pl.DataFrame({"quantile": names, "start in, s": answer, "start": when})
 
 
 def _chances(seconds: Floats) -> pl.DataFrame:
@@ -182,13 +206,13 @@ def _chances(seconds: Floats) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _reasons(found: Replays, row: int) -> pl.DataFrame:
+def _reasons(replays: Replays, row: int) -> pl.DataFrame:
     """Return what the job waits for in the replay in which it starts closest to the median."""
-    seconds = found.of(row)
+    seconds = replays.of(row)
     replay = int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
-    stage = found.stages[replay]
-    made, played, place = stage.schedule(replay)
-    waits = ledger(made, played)[place[stage.jobs.running + int(np.searchsorted(found.rows, row))]]
+    stage = replays.stages[replay]
+    schedule, played, place = stage.schedule(replay)
+    waits = ledger(schedule, played)[place[stage.jobs.running + int(np.searchsorted(replays.rows, row))]]
     names = REASONS.names
     order = [int(k) for k in np.argsort(-waits, kind="stable") if waits[k] > 0]
     return pl.DataFrame(
@@ -217,27 +241,27 @@ def _sentences(question: Question, answer: Floats, replays: int, reasons: pl.Dat
     what = f"{question.title} at {question.clock(question.at)}"
     if high == 0:
         return [f"{what}: it starts at once in all {replays} replays."]
-    said = [
-        f"{what}: it starts in {_said(median)} (median); 80 %: {_said(p10)} to {_said(p90)}, "
-        f"95 %: {_said(low)} to {_said(high)}."
+    sentences = [
+        f"{what}: it starts in {_text(median)} (median); 80 %: {_text(p10)} to {_text(p90)}, "
+        f"95 %: {_text(low)} to {_text(high)}."
     ]
     if reasons.height:
         main = reasons.row(0, named=True)
-        said.append(f"It waits for {main['reason']} ({main['share, %']:.0f} % of the wait): {main['meaning']}.")
-    return said
+        sentences.append(f"It waits for {main['reason']} ({main['share, %']:.0f} % of the wait): {main['meaning']}.")
+    return sentences
 
 
-def _said(seconds: float) -> str:
+def _text(seconds: float) -> str:
     return duration(seconds) if np.isfinite(seconds) else "later than was played"
 
 
-def _queue(question: Question, found: Replays, moved: Correction) -> pl.DataFrame:
+def _queue(question: Question, replays: Replays, corrected: Correction) -> pl.DataFrame:
     """Return the jobs that wait, in the order of their medians."""
-    rows = found.rows[:LISTED]
-    every = np.array([moved.apply(quantiles(seconds)) for seconds in found.seconds[: len(rows)]])
+    rows = replays.rows[:LISTED]
+    every = np.array([corrected.apply(quantiles(seconds)) for seconds in replays.seconds[: len(rows)]])
     every = every.reshape(len(rows), len(LEVELS))
     jobs = question.history.frame[rows]
-    spread = [moved.spread(found.seconds[k], every[k]) for k in range(len(rows))]
+    spread = [corrected.spread(replays.seconds[k], every[k]) for k in range(len(rows))]
     within = [100 * float((seconds <= WITHIN["1 h"]).mean()) for seconds in spread]
     frame = pl.DataFrame(
         {
@@ -273,22 +297,22 @@ def _figure(frames: dict[str, pl.DataFrame]) -> dict[str, Figure]:
     return {"start": Figure("When it starts", "step", frame, "minutes from now", "chance that it has started, %", alt)}
 
 
-def _notes(scenario: Scenario, question: Question, found: Replays) -> tuple[str, ...]:
-    said = list(question.notes)
+def _notes(scenario: Scenario, question: Question, replays: Replays) -> tuple[str, ...]:
+    notes = [*question.notes, *estimate_note(scenario)]
     whose = "the log" if question.history.origin == LOG else "a simulation of the scenario"
-    count = found.seconds.shape[1]
-    said.append(f"{plural(count, 'replay')}; what runs and what waits is taken from {whose}")
-    said.append("run times are drawn from jobs like it that had ended, arrivals from those of the days before")
-    if found.misplaced:
+    count = replays.seconds.shape[1]
+    notes.append(f"{plural(count, 'replay')}; what runs and what waits is taken from {whose}")
+    notes.append("run times are drawn from jobs like it that had ended, arrivals from those of the days before")
+    if replays.misplaced:
         why = "the log does not tell where they are"
         if question.history.origin != LOG:
             why = "replays under this policy begin with an empty cluster"
-        said.append(
-            f"{found.misplaced} of {plural(found.running, 'running job')} found no place when packed anew: {why}"
+        notes.append(
+            f"{replays.misplaced} of {plural(replays.running, 'running job')} found no place when packed anew: {why}"
         )
-    asked = question.rows if len(question.rows) else found.rows
-    if np.isinf(found.seconds[np.isin(found.rows, asked)]).any():
-        said.append(f"replays end after {duration(found.horizon)}: what has not started then starts later")
+    rows = question.rows if len(question.rows) else replays.rows
+    if np.isinf(replays.seconds[np.isin(replays.rows, rows)]).any():
+        notes.append(f"replays end after {duration(replays.horizon)}: what has not started then starts later")
     if scenario.node_events or scenario.events:
-        said.append("nodes that are down or drained are taken to be up")
-    return tuple(said)
+        notes.append("nodes that are down or drained are taken to be up")
+    return tuple(notes)

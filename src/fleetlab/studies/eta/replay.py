@@ -1,7 +1,7 @@
-"""The present queue played many times: jobs that run, jobs that wait, and jobs that may come.
+"""The present queue replayed many times: jobs that run, jobs that wait, and jobs that may come.
 
-Second 0 is the instant that is asked about. What runs then is where it is, if that is known; else it is placed anew,
-the largest first. What waits is looked at from second 0 on, in the order in which it came.
+Second 0 is the instant of the question. What runs then is where it is, if that is known; else it is placed anew, the
+largest first. What waits is looked at from second 0 on, in the order in which it came.
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ from fleetlab.core.catalog import ORDERS, PLACEMENTS
 from fleetlab.core.censoring import Floats
 from fleetlab.core.resample import Ints
 from fleetlab.sim.engine.begin import Running, running_of
-from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.simulate import play_from, play_scenario, plays_from
 from fleetlab.sim.start_up import latencies
 from fleetlab.sim.world import World
 from fleetlab.sim.world_rows import Times, take
-from fleetlab.studies.eta.jobs import Jobs, Present, jobs_of
-from fleetlab.studies.eta.places import Places, placed_anew, places_of
-from fleetlab.studies.eta.scenario import scenario_of, world_of
+from fleetlab.studies.eta.snapshot import (
+    ReplayJobs,
+    ReplaySetup,
+    RunningJobs,
+    repacked,
+    replay_jobs,
+    replay_scenario,
+    replay_world,
+    running_jobs,
+)
 
-SLURM_LEAD = 64.0  # s before now in which Slurm's loops place what runs
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)  # of quantiles: the ends of 95 and 80 %, and the median
 LEAD = 1.0  # s in which other loops do
 FIRST, LAST = (60.0, 3600.0), 30 * 86_400.0  # s: the first horizon is within these, and the last one
+AGES = 4.0  # times the age of the log, or the longest time limit, after which a job that has not started is given up
 FURTHER = 4.0  # times as far, for replays in which a job has not started
 PILOT, FEWEST, WORK = 8, 39, 200_000  # replays to learn from, at least, and jobs of all replays
 MARGIN = 2.0  # times as far as the pilots went, for the others
@@ -47,10 +54,10 @@ class Replays:
     running: int  # jobs that run now
     misplaced: int  # of these, how many found no place
     refused: dict[int, str]  # by row: why a job that waits can never run
-    stages: dict[int, Stage]  # in which each replay was played at last
+    stages: dict[int, ReplayStage]  # in which each replay was played at last
 
     @property
-    def last(self) -> Stage:
+    def last(self) -> ReplayStage:
         """The stage that was played furthest."""
         return max(self.stages.values(), key=lambda stage: stage.most)
 
@@ -83,71 +90,91 @@ def quantiles(seconds: Floats, levels: tuple[float, ...] = LEVELS) -> Floats:
     return np.asarray(np.where(above == below, below, between))
 
 
-def play(present: Present, wanted: Ints) -> Replays:
-    """Play the present queue until the wanted jobs (rows that wait) have started in every replay.
+def replay(setup: ReplaySetup, asked_rows: Ints) -> Replays:
+    """Replay the present queue until the wanted jobs (rows that wait) have started in every replay.
 
-    A few replays tell how far to play, and so how many are affordable.
+    A few replays tell how far to go, and so how many are affordable. Others do not go on for a job that starts in none
+    of these few.
     """
-    few = min(PILOT, present.replays)
-    pilot = _to_start(replace(present, replays=few), wanted, np.arange(few), _first_horizon(present))
-    count = min(max(FEWEST, round(WORK / pilot.last.most)), present.replays)
+    few = min(PILOT, setup.replays)
+    pilot = _to_start(replace(setup, replays=few), asked_rows, np.arange(few), _first_horizon(setup))
+    count = min(max(FEWEST, round(WORK / pilot.last.most)), setup.replays)
     rest = np.arange(few, count)
     if not len(rest):
         return pilot
-    present = replace(present, replays=count)  # only these are drawn
-    latest = pilot.seconds[np.isin(pilot.rows, wanted)]
-    usual = float(latest[np.isfinite(latest)].max(initial=0.0))
-    others = _to_start(present, wanted, rest, min(max(MARGIN * usual, FIRST[0]), pilot.horizon))
+    setup = replace(setup, replays=count)  # only these are drawn
+    latest = np.where(np.isfinite(pilot.seconds), pilot.seconds, -1.0).max(axis=1)
+    starts = np.isin(pilot.rows, asked_rows) & (latest >= 0)
+    usual = float(latest[starts].max(initial=0.0))
+    others = _to_start(setup, pilot.rows[starts], rest, min(max(MARGIN * usual, FIRST[0]), pilot.horizon))
     return replace(
         others, seconds=np.hstack([pilot.seconds, others.seconds]), horizon=max(pilot.horizon, others.horizon),
         misplaced=max(pilot.misplaced, others.misplaced), stages=pilot.stages | others.stages,
     )  # fmt: skip
 
 
-def _to_start(present: Present, wanted: Ints, replays: Ints, horizon: float) -> Replays:
-    """Play some replays as far as it takes."""
-    waiting, places = present.snapshot.waiting, places_of(present)
-    targets = np.flatnonzero(np.isin(waiting, wanted))
-    seconds = np.full((len(waiting), present.replays), np.inf)
-    left, misplaced, stages = replays, 0, {}
+def _to_start(setup: ReplaySetup, asked_rows: Ints, replays: Ints, horizon: float) -> Replays:
+    """Simulate some replays as far as it takes."""
+    waiting, places = setup.snapshot.waiting, running_jobs(setup)
+    targets, farthest = np.flatnonzero(np.isin(waiting, asked_rows)), last_horizon(setup)
+    seconds = np.full((len(waiting), setup.replays), np.inf)
+    open_replays, misplaced, stages = replays, 0, {}
     while True:
-        stage = Stage.of(present, places, horizon, left)
+        stage = ReplayStage.of(setup, places, horizon, open_replays)
         last = int(targets[0]) if len(targets) == 1 else None
-        for k, (start, unplaced) in zip(left, _at_once(stage, left, last), strict=True):
+        for k, (start, unplaced) in zip(
+            open_replays, _replay_in_threads(setup, stage, open_replays, last), strict=True
+        ):
             seconds[:, k], stages[int(k)] = start, stage
             misplaced = max(misplaced, unplaced)
-        left = left[np.isinf(seconds[np.ix_(targets, left)]).any(axis=0)]
-        if not len(left) or horizon >= LAST or stage.most * FURTHER > MOST_JOBS:
+        open_replays = open_replays[np.isinf(seconds[np.ix_(targets, open_replays)]).any(axis=0)]
+        if not len(open_replays) or horizon >= farthest or stage.most * FURTHER > MOST_JOBS:
             misplaced += places.left_out
-            running = len(present.snapshot.running)
+            running = len(setup.snapshot.running)
             return Replays(waiting, seconds[:, replays], horizon, running, misplaced, stage.refused, stages)
-        horizon = min(horizon * FURTHER, LAST)
+        horizon = min(horizon * FURTHER, farthest)
 
 
-def _at_once(stage: Stage, replays: Ints, last: int | None) -> list[tuple[Floats, int]]:
-    """Play replays, several at a time: the loops let other threads run."""
+def _replay_in_threads(
+    setup: ReplaySetup, stage: ReplayStage, replays: Ints, last: int | None
+) -> list[tuple[Floats, int]]:
+    """Simulate replays, several at a time: the loops let other threads run."""
+
+    def one(k: int) -> tuple[Floats, int]:
+        found = stage.starts_in(int(k), last)
+        setup.progress("replays", int(k) + 1, (int(k) + 1) / setup.replays)
+        return found
+
     if len(replays) < PILOT:
-        return [stage.play(int(k), last) for k in replays]
-    first = stage.play(int(replays[0]), last)  # alone: what is not compiled yet is compiled by one thread
+        return [one(k) for k in replays]
+    first = one(replays[0])  # alone: what is not compiled yet is compiled by one thread
     with ThreadPoolExecutor(THREADS) as pool:
-        return [first, *pool.map(lambda k: stage.play(int(k), last), replays[1:])]
+        return [first, *pool.map(one, replays[1:])]
 
 
-def _first_horizon(present: Present) -> float:
+def _first_horizon(setup: ReplaySetup) -> float:
     """Twice a usual wait of late."""
-    history, at = present.snapshot.history, present.snapshot.at
+    history, at = setup.snapshot.history, setup.snapshot.at
     late = np.flatnonzero((history.start <= at) & (history.submit <= at))[-200:]
     usual = float(np.quantile(history.wait[late], 0.75)) if len(late) else 0.0
     return min(max(2 * usual, FIRST[0]), FIRST[1])
 
 
+def last_horizon(setup: ReplaySetup) -> float:
+    """Return how far replays go: some times the age of the log, or the longest time limit; at least an hour."""
+    snapshot = setup.snapshot
+    limits = snapshot.history.frame["limit"][np.append(snapshot.running, snapshot.waiting)].drop_nulls().to_numpy()
+    longest = float(limits[np.isfinite(limits)].max(initial=0.0))
+    return min(max(AGES * max(snapshot.at, longest), FIRST[1]), LAST)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Stage:
+class ReplayStage:
     """Replays up to one horizon: one world has the arrivals of all of them."""
 
     seed: int
     scenario: Scenario
-    jobs: Jobs
+    jobs: ReplayJobs
     world: World
     where: Ints  # [jobs]: the row of `world`; -1: it can never run
     latency: Floats  # [jobs]
@@ -156,31 +183,31 @@ class Stage:
     rows: Ints  # of the history, that wait
 
     @classmethod
-    def of(cls, present: Present, places: Places, horizon: float, replays: Ints) -> Stage:
+    def of(cls, setup: ReplaySetup, places: RunningJobs, horizon: float, replays: Ints) -> ReplayStage:
         """Draw what comes in each replay, and make the world of all these jobs."""
-        snapshot, history = present.snapshot, present.snapshot.history
-        came = history.submit[: int(np.searchsorted(history.submit, snapshot.at, side="right"))]
-        drawn = {
-            int(k): present.arrivals(came, snapshot.at, horizon, np.random.default_rng([present.seed, int(k), 1]))
+        snapshot, history = setup.snapshot, setup.snapshot.history
+        submissions = history.submit[: int(np.searchsorted(history.submit, snapshot.at, side="right"))]
+        arrivals = {
+            int(k): setup.arrivals(submissions, snapshot.at, horizon, np.random.default_rng([setup.seed, int(k), 1]))
             for k in replays
         }
-        past = np.unique(np.concatenate([rows for rows, _ in drawn.values()]))
-        jobs = jobs_of(present, places.rows, _leads(present, places), past)
-        coming = {k: (jobs.state + np.searchsorted(past, rows), after) for k, (rows, after) in drawn.items()}
-        scenario = scenario_of(present, jobs.frame, horizon)
-        made = world_of(scenario)
-        if places.node is not None and not plays_from(scenario, made):
-            return cls.of(present, placed_anew(snapshot), horizon, replays)
+        past = np.unique(np.concatenate([rows for rows, _ in arrivals.values()]))
+        jobs = replay_jobs(setup, places.rows, _leads(setup, places), past)
+        coming = {k: (jobs.state + np.searchsorted(past, rows), after) for k, (rows, after) in arrivals.items()}
+        scenario = replay_scenario(setup, jobs.frame, horizon)
+        world = replay_world(scenario)
+        if places.node is not None and not plays_from(scenario, world):
+            return cls.of(setup, repacked(snapshot), horizon, replays)
         where = np.full(jobs.frame.height, -1, dtype=np.int64)
-        where[made.frame["job"].to_numpy()] = np.arange(made.frame.height)
-        latency = latencies(scenario.latency, jobs.frame, None, scenario.cluster.frame["gpu_type"], present.seed)
+        where[world.frame["job"].to_numpy()] = np.arange(world.frame.height)
+        latency = latencies(scenario.latency, jobs.frame, None, scenario.cluster.frame["gpu_type"], setup.seed)
         latency = np.zeros(len(where)) if latency is None else latency
         latency[: jobs.running] = 0.0  # they have started
         running = None
         if places.node is not None and places.gpus is not None:
             order = where[: jobs.running]
-            running = running_of(take_rows(made, order), -_leads(present, places), places.node, places.gpus)
-        return cls(present.seed, scenario, jobs, made, where, latency, running, coming, snapshot.waiting)
+            running = running_of(take_rows(world, order), -_leads(setup, places), places.node, places.gpus)
+        return cls(setup.seed, scenario, jobs, world, where, latency, running, coming, snapshot.waiting)
 
     @property
     def most(self) -> int:
@@ -191,47 +218,47 @@ class Stage:
     def refused(self) -> dict[int, str]:
         """Why jobs that wait can never run, by their rows of the history."""
         first, last = self.jobs.running, self.jobs.state - 1
-        found = self.world.refused.filter(pl.col("job").is_between(first, last)).select("job", "reason")
-        return {int(self.rows[job - first]): reason for job, reason in found.iter_rows()}
+        reasons = self.world.refused.filter(pl.col("job").is_between(first, last)).select("job", "reason")
+        return {int(self.rows[job - first]): reason for job, reason in reasons.iter_rows()}
 
-    def play(self, replay: int, last: int | None = None) -> tuple[Floats, int]:
+    def starts_in(self, number: int, last: int | None = None) -> tuple[Floats, int]:
         """Return when each job that waits starts in a replay, and how many running ones found no place at once.
 
         It may end when one of those that wait, the `last`, has started.
         """
-        made, played, place = self.schedule(replay, last)
+        world, played, place = self.schedule(number, last)
         start, ran = np.full(self.jobs.state, np.inf), place >= 0
-        start[ran] = (played.start + made.latency)[place[ran]]
+        start[ran] = (played.start + world.latency)[place[ran]]
         start = np.where(np.isnan(start), np.inf, start)
         return np.maximum(start[self.jobs.running :], 0.0), int((start[: self.jobs.running] > 0).sum())
 
-    def schedule(self, replay: int, last: int | None = None) -> tuple[World, Played, Ints]:
-        """Play one replay; return its world, its schedule, and where each job of the state is in them (-1: nowhere)."""
+    def schedule(self, number: int, last: int | None = None) -> tuple[World, Schedule, Ints]:
+        """Return the world of one replay, its schedule, and where each job of the state is in them (-1: nowhere)."""
         jobs, state = self.jobs, self.jobs.state
-        arrivals, after = self.coming[replay]
+        arrivals, after = self.coming[number]
         every = np.append(np.arange(state), arrivals)
         every = every[self.where[every] >= 0]
         after = after[self.where[arrivals] >= 0]
         old = every[every < state]
-        runtime = np.append(jobs.runtime[old, replay], jobs.past[every[len(old) :] - state, replay])
-        known = jobs.estimate[every]
+        runtime = np.append(jobs.runtime[old, number], jobs.past[every[len(old) :] - state, number])
+        estimate = jobs.estimate[every]
         times = Times(
             np.append(jobs.submitted[old], after), np.append(jobs.look[old], after), runtime,
-            np.where(np.isnan(known), runtime, known), self.latency[every],
+            np.where(np.isnan(estimate), runtime, estimate), self.latency[every],
         )  # fmt: skip
-        made, place = take(self.world, self.where[every], times, frame=self._needs_frame)
-        found = np.full(state, -1, dtype=np.int64)
-        found[old] = place[: len(old)]
-        last_job = -1 if last is None else int(found[jobs.running + last])
-        return made, self._played(made, replay, last_job), found
+        world, place = take(self.world, self.where[every], times, frame=self._needs_frame)
+        places = np.full(state, -1, dtype=np.int64)
+        places[old] = place[: len(old)]
+        last_job = -1 if last is None else int(places[jobs.running + last])
+        return world, self._played(world, number, last_job), places
 
-    def _played(self, made: World, replay: int, last_job: int) -> Played:
-        scenario = replace(self.scenario, seed=self.seed + replay)
+    def _played(self, world: World, number: int, last_job: int) -> Schedule:
+        scenario = replace(self.scenario, seed=self.seed + number)
         if self.running is not None:
-            played = play_from(scenario, made, self.running, last_job)
+            played = play_from(scenario, world, self.running, last_job)
             assert played is not None  # `of` gives places only where this loop knows the rules
             return played
-        return play_scenario(scenario, made, draws=1)
+        return play_scenario(scenario, world, draws=1)
 
     @property
     def _needs_frame(self) -> bool:
@@ -241,15 +268,18 @@ class Stage:
         return s.scheduler is not None or rules or own
 
 
-def _leads(present: Present, places: Places) -> Floats:
+def _leads(setup: ReplaySetup, places: RunningJobs) -> Floats:
     """Return how many seconds before now each running job is placed: as long as it has run, where places are known."""
     if places.node is not None:
-        return np.asarray(present.snapshot.at - present.snapshot.history.start[places.rows])
+        return np.asarray(setup.snapshot.at - setup.snapshot.history.start[places.rows])
     count = len(places.rows)
-    return np.full(count, SLURM_LEAD) if present.slurm else LEAD - LEAD / 2 * np.arange(count) / max(1, count)
+    scheduler = setup.scenario.scheduler
+    if scheduler is not None and scheduler.lead > LEAD:
+        return np.full(count, scheduler.lead)
+    return LEAD - LEAD / 2 * np.arange(count) / max(1, count)
 
 
-def take_rows(made: World, rows: Ints) -> World:
+def take_rows(world: World, rows: Ints) -> World:
     """Return some rows of a world in this order, all at once."""
     zeros = np.zeros(len(rows))
-    return take(made, rows, Times(zeros, zeros, zeros, zeros, zeros), frame=False)[0]
+    return take(world, rows, Times(zeros, zeros, zeros, zeros, zeros), frame=False)[0]

@@ -17,8 +17,8 @@ import polars as pl
 
 from fleetlab.core.censoring import Bools, Floats, product_limit
 from fleetlab.core.resample import Ints
-from fleetlab.studies.eta.batches import Likeness, Seen, levels, score, together
-from fleetlab.studies.eta.history import History, Snapshot
+from fleetlab.studies.eta.batches import Likeness, Observations, levels, score, together
+from fleetlab.studies.eta.snapshot import History, Snapshot
 
 ENOUGH = 20  # ended jobs of a class
 RECENT = 20_000  # ended jobs that are looked at, the latest
@@ -69,7 +69,7 @@ class RunTimes:
         nothing = np.zeros(keys.height, dtype=np.int64)
         return [nothing if code is None else code[:, 0].to_numpy().astype(np.int64) for code in codes]
 
-    def known(self, snapshot: Snapshot) -> KnownRunTimes:
+    def at(self, snapshot: Snapshot) -> RunTimesAt:
         """Return what an instant tells of run times."""
         history = self.history
         older = history.frame["initial"].to_numpy() & history.frame["start"].is_null().to_numpy()
@@ -77,11 +77,11 @@ class RunTimes:
         ended = ended[np.argsort(history.end[ended], kind="stable")][-RECENT:]
         rows = np.append(ended, snapshot.running)
         time = np.append(history.end[ended] - history.start[ended], snapshot.elapsed)
-        return KnownRunTimes(self, rows, time, np.arange(len(rows)) < len(ended))
+        return RunTimesAt(self, rows, time, np.arange(len(rows)) < len(ended))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KnownRunTimes:
+class RunTimesAt:
     """How long jobs were seen to run up to one instant."""
 
     classes: RunTimes
@@ -99,71 +99,71 @@ class KnownRunTimes:
         level, alike = self._levels(classes, rows, draws, rng)
         chance = rng.random((len(rows), draws, 2))
         limit = self.classes.limit[rows][:, None]
-        drawn = np.where(np.isinf(limit), UNKNOWN, limit) * chance[..., 0]  # where no job has ended
+        seconds = np.where(np.isinf(limit), UNKNOWN, limit) * chance[..., 0]  # where no job has ended
         for one in classes:
             mine, own = one.mine, one.unit[rows[one.mine]]
-            left = one.survival.beyond(elapsed[mine] / own)
-            shared = together(chance[mine], level[mine], alike, left)
-            drawn[mine] = one.survival.runtime(shared, elapsed[mine] / own) * own[:, None]
-        return np.asarray(np.minimum(np.maximum(drawn, elapsed[:, None]), limit))
+            alive = one.survival.beyond(elapsed[mine] / own)
+            shared = together(chance[mine], level[mine], alike, alive)
+            seconds[mine] = one.survival.runtime(shared, elapsed[mine] / own) * own[:, None]
+        return np.asarray(np.minimum(np.maximum(seconds, elapsed[:, None]), limit))
 
-    def _classes(self, rows: Ints) -> Iterator[OneClass]:
+    def _classes(self, rows: Ints) -> Iterator[RunTimeClass]:
         """Yield the classes of these rows."""
         level, code = self._class_of(rows)
         for k in np.unique(level[level < len(CLASSES)]).tolist():
             unit = self.classes.unit if k in RELATIVE else np.ones(len(self.classes.unit))
             members = self.classes.codes[k][self.rows]
             order = np.argsort(members, kind="stable")
-            wanted = np.unique(code[level == k])
-            first, last = (np.searchsorted(members[order], wanted, side=side) for side in ("left", "right"))
-            for one, begin, end in zip(wanted, first, last, strict=True):
+            codes = np.unique(code[level == k])
+            first, last = (np.searchsorted(members[order], codes, side=side) for side in ("left", "right"))
+            for one, begin, end in zip(codes, first, last, strict=True):
                 mates = order[begin:end]
                 survival = Survival.of(self.time[mates] / unit[self.rows[mates]], self.ended[mates])
-                yield OneClass(np.flatnonzero((level == k) & (code == one)), mates, unit, survival)
+                yield RunTimeClass(np.flatnonzero((level == k) & (code == one)), mates, unit, survival)
 
     def _levels(
-        self, classes: list[OneClass], rows: Ints, draws: int, rng: np.random.Generator
+        self, classes: list[RunTimeClass], rows: Ints, draws: int, rng: np.random.Generator
     ) -> tuple[Floats, Likeness]:
         """Draw the level of the batch of each row: [rows, draws]."""
-        found = np.zeros((len(rows), draws))
+        by_row = np.zeros((len(rows), draws))
         if not classes:
-            return found, Likeness(0.0, 0.0, 0.0)
-        parts, wanted, count = [], [], 0
+            return by_row, Likeness(0.0, 0.0, 0.0)
+        parts, places, count = [], [], 0
         for kind, one in enumerate(classes):
-            part, place = self._seen(kind, one, rows[one.mine])
+            part, place = self._observations(kind, one, rows[one.mine])
             parts.append(part)
-            wanted.append(place + count)
+            places.append(place + count)
             count += len(part.kind)
-        level, alike = levels(Seen.joined(parts), np.concatenate(wanted), draws, rng)
-        found[np.concatenate([one.mine for one in classes])] = level
-        return found, alike
+        level, alike = levels(Observations.joined(parts), np.concatenate(places), draws, rng)
+        by_row[np.concatenate([one.mine for one in classes])] = level
+        return by_row, alike
 
-    def _seen(self, kind: int, one: OneClass, rows: Ints) -> tuple[Seen, Ints]:
+    def _observations(self, kind: int, one: RunTimeClass, rows: Ints) -> tuple[Observations, Ints]:
         """Return what is known of the jobs of a class, with those that wait, and where these rows are among them."""
-        known = self.rows[one.mates]
-        jobs = np.append(known, np.setdiff1d(rows, known))
+        observed = self.rows[one.mates]
+        jobs = np.append(observed, np.setdiff1d(rows, observed))
         share = np.ones(len(jobs))
-        share[: len(known)] = one.survival.outlive(self.time[one.mates] / one.unit[known], self.ended[one.mates])
-        ended = np.append(self.ended[one.mates], np.zeros(len(jobs) - len(known), dtype=bool))
+        share[: len(observed)] = one.survival.outlive(self.time[one.mates] / one.unit[observed], self.ended[one.mates])
+        ended = np.append(self.ended[one.mates], np.zeros(len(jobs) - len(observed), dtype=bool))
         order = np.argsort(jobs, kind="stable")
         place = order[np.searchsorted(jobs[order], rows)]
-        return Seen(np.full(len(jobs), kind), self.classes.history.submit[jobs], score(share), ended), place
+        return Observations(np.full(len(jobs), kind), self.classes.history.submit[jobs], score(share), ended), place
 
     def _class_of(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return for each row the finest way to class jobs by which enough like it have ended, and its class."""
         level, code = np.full(len(rows), len(CLASSES)), np.zeros(len(rows), dtype=np.int64)
         for k, codes in enumerate(self.classes.codes):
-            left = np.flatnonzero(level == len(CLASSES))
-            if not len(left):
+            unclassed = np.flatnonzero(level == len(CLASSES))
+            if not len(unclassed):
                 break
             ended = np.bincount(codes[self.rows[self.ended]], minlength=int(codes.max(initial=0)) + 1)
-            left = left[ended[codes[rows[left]]] >= (ENOUGH if CLASSES[k] else 1)]
-            level[left], code[left] = k, codes[rows[left]]
+            unclassed = unclassed[ended[codes[rows[unclassed]]] >= (ENOUGH if CLASSES[k] else 1)]
+            level[unclassed], code[unclassed] = k, codes[rows[unclassed]]
         return level, code
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OneClass:
+class RunTimeClass:
     """Jobs that are alike by what is known of them at submission."""
 
     mine: Ints  # those to be drawn
@@ -198,25 +198,25 @@ class Survival:
 
     def runtime(self, chance: Floats, elapsed: Floats) -> Floats:
         """Return what is outlasted with a chance, given how long a job has run: [jobs, draws]."""
-        left = self.beyond(elapsed)[:, None]
-        level = chance * left
+        alive = self.beyond(elapsed)[:, None]
+        level = chance * alive
         index = len(self.alive) - np.searchsorted(self.alive[::-1], level, side="right")
         index = np.maximum(index, np.searchsorted(self.when, elapsed, side="right")[:, None])
         last = float(self.alive[-1]) if len(self.alive) else 1.0
-        share = np.where(left > 0, level / max(last, TINY), chance)  # of those that outlast all that ended
+        share = np.where(alive > 0, level / max(last, TINY), chance)  # of those that outlast all that ended
         longer = np.maximum(self.longest, elapsed)[:, None] / np.clip(share, 1 / LONGEST, 1.0)
         return np.where(index < len(self.when), np.append(self.when, 0.0)[np.minimum(index, len(self.when))], longer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AsRequested:
+class RequestedRunTimes:
     """Run times as a scheduler plans with them: time limits; without one, the median of jobs like it."""
 
-    known: KnownRunTimes
+    predictor: RunTimesAt
 
     def draw(self, rows: Ints, elapsed: Floats, draws: int, rng: np.random.Generator) -> Floats:
         """Return the limit of each of these rows, or its median runtime, as often as wanted."""
-        limit = self.known.classes.limit[rows]
-        usual = np.median(self.known.draw(rows, elapsed, MEDIAN, rng), axis=1)
+        limit = self.predictor.classes.limit[rows]
+        usual = np.median(self.predictor.draw(rows, elapsed, MEDIAN, rng), axis=1)
         seconds = np.maximum(np.where(np.isinf(limit), usual, limit), elapsed)
         return np.repeat(seconds[:, None], draws, axis=1)

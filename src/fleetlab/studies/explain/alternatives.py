@@ -1,4 +1,4 @@
-"""What one job could have asked for instead: each is the same scenario with this job changed, and no other."""
+"""What one job could have requested instead: each is the same scenario with this job changed, and no other."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import polars as pl
 from fleetlab.core import Cluster, Scenario
 from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
 from fleetlab.core.durations import duration, plural
+from fleetlab.core.schedulers import Feature
 
 WHOLE = 1000  # milli of one GPU
 FEW = 6  # types, partitions, queues that are tried one by one: those with the most GPUs, or the most jobs
@@ -29,7 +30,7 @@ class Alternative:
 
 
 def alternatives(scenario: Scenario, job: int) -> list[Alternative]:
-    """Return what a job could have asked for instead, where that could matter."""
+    """Return what a job could have requested instead, where that could matter."""
     row = scenario.workload.frame.row(job, named=True)
     return [
         *_types(scenario.cluster, row),
@@ -40,26 +41,24 @@ def alternatives(scenario: Scenario, job: int) -> list[Alternative]:
     ]
 
 
-def changed(scenario: Scenario, job: int, other: Alternative) -> Scenario:
+def scenario_with(scenario: Scenario, job: int, other: Alternative) -> Scenario:
     """Return the scenario with one job changed, after the same warm-up and with the same seed."""
     workload, mine = scenario.workload, pl.col("job") == job
     columns = {
         name: pl.when(mine).then(to).otherwise(name).cast(workload.frame.schema[name])
         for name, to in other.columns.items()
     }
-    made = same_state(scenario, scenario.on(replace(workload, frame=workload.frame.with_columns(**columns))))
-    known = scenario.estimate
-    if other.estimate is None or isinstance(known, str):
-        return made
-    measured = known.slice(scenario.first_row, len(workload)).clone()
-    return made.replace(estimate=measured.scatter(job, other.estimate))
+    changed = same_state(scenario, scenario.on(replace(workload, frame=workload.frame.with_columns(**columns))))
+    estimates = scenario.estimate
+    if other.estimate is None or isinstance(estimates, str):
+        return changed
+    measured = estimates.slice(scenario.first_row, len(workload)).clone()
+    return changed.replace(estimate=measured.scatter(job, other.estimate))
 
 
-def same_state(scenario: Scenario, made: Scenario) -> Scenario:
+def same_state(scenario: Scenario, changed: Scenario) -> Scenario:
     """Return a scenario made from another with what runs before it, and its node events."""
-    made.after(scenario)
-    made.data.node_events = () if scenario.events else scenario.node_events
-    return made
+    return changed.after(scenario, node_events=() if scenario.events else scenario.node_events)
 
 
 # -- GPU types -------------------------------------------------------------------------------------------------------
@@ -116,7 +115,7 @@ def _partitions(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative
 
 
 def _queues(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative]:
-    if scenario.queues is None and scenario.slurm is None:
+    if scenario.queues is None and not scenario.honors(Feature.LIMITS):
         return  # no rule looks at them
     for column, kind in (("queue", "queue"), ("qos", "QOS")):
         for name in _used(scenario, row, column):
@@ -124,9 +123,9 @@ def _queues(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative]:
 
 
 def _used(scenario: Scenario, row: dict[str, Any], column: str) -> list[str]:
-    """Return the other queues that jobs name; under Slurm those of its user, who has no account elsewhere."""
+    """Return the other queues that jobs name; where accounts have limits those of its user, who has none elsewhere."""
     frame = scenario.workload.frame
-    if scenario.slurm is not None:
+    if scenario.honors(Feature.LIMITS):
         frame = frame.filter(pl.col("user").cast(pl.String).eq_missing(pl.lit(row["user"], dtype=pl.String)))
     counts = frame[column].cast(pl.String).drop_nulls().value_counts(sort=True)
     return [name for name in counts[column].head(FEW + 1).to_list() if name != row[column]][:FEW]
@@ -138,16 +137,16 @@ def _used(scenario: Scenario, row: dict[str, Any], column: str) -> list[str]:
 def _limits(scenario: Scenario, row: dict[str, Any], job: int) -> Iterator[Alternative]:
     """Halve the time limit, or the estimate that came with the job, but not below its run time."""
     runtime = row["runtime"] or 0.0
-    if scenario.slurm is not None:
+    if scenario.honors(Feature.TIME_LIMITS):
         limit = row["limit"]
         if limit and (shorter := max(limit / 2, _whole_minutes(runtime))) < limit:
             title = f"time limit {duration(shorter)} instead of {duration(limit)}"
             yield Alternative("limit", title, {"limit": pl.lit(shorter)})
         return
-    known = scenario.estimate
-    if isinstance(known, str) or not _uses_estimates(scenario):
+    estimates = scenario.estimate
+    if isinstance(estimates, str) or not _uses_estimates(scenario):
         return  # the scheduler learns estimates, or knows the run time: a user cannot change them
-    estimate = known[scenario.first_row + job]
+    estimate = estimates[scenario.first_row + job]
     if estimate and (shorter := max(estimate / 2, runtime)) < estimate:
         title = f"estimate {duration(shorter)} instead of {duration(estimate)}"
         yield Alternative("limit", title, {}, shorter)

@@ -1,4 +1,4 @@
-"""Explain one job of a scenario: simulate it, read its story, and simulate it again with other requests."""
+"""Explain one job of a scenario: simulate it, read its timeline, and simulate it again with other requests."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import SimResult, simulate
-from fleetlab.studies.explain.alternatives import Alternative, alternatives, changed
-from fleetlab.studies.explain.scene import Scene, scene_of
-from fleetlab.studies.explain.search import find_jobs, names_of
-from fleetlab.studies.explain.sentences import findings
-from fleetlab.studies.explain.story import Story, counted_from, request_text, story_of
-from fleetlab.studies.explain.strip import strip_figure
+from fleetlab.studies.explain.alternatives import Alternative, alternatives, scenario_with
+from fleetlab.studies.explain.job import (
+    JobSimulation,
+    JobTimeline,
+    counted_from,
+    find_jobs,
+    names_of,
+    request_text,
+    simulation_of,
+    timeline_of,
+)
+from fleetlab.studies.explain.wording import findings, strip_figure
 
 LISTED = 20  # candidates by default
 HOUR = 3600.0
 SOONER, LATER, SAME, NEVER = "sooner", "later", "the same", "cannot run"
 NOT_BY_THEN = "later than simulated"
-DRAWN = (
-    "Slurm's order within a second is drawn, and the schedule closest to the median of several is taken: another "
-    "request may also change which one that is"
-)
 NOTICED = 0.5  # s: a smaller difference is none
 
 
@@ -40,13 +42,13 @@ class Candidates(FieldsResult):
 
 @dataclass(frozen=True, repr=False)
 class Explanation(FieldsResult):
-    """The story of one job."""
+    """The timeline of one job, and what would have started it sooner."""
 
-    story: Story | None = None
+    timeline: JobTimeline | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the job itself under `job`."""
-        return super().to_json() | {"job": about(self.story) if self.story else None}
+        return super().to_json() | {"job": job_values(self.timeline) if self.timeline else None}
 
 
 def explain(
@@ -81,7 +83,7 @@ def explain(
     Returns
     -------
     Explanation or Candidates
-        The story of one job, second by second; or the jobs that are meant.
+        The timeline of one job, second by second; or the jobs that are meant.
 
     Raises
     ------
@@ -102,19 +104,19 @@ def explain(
             msg, hint="the log's own id, a number, user=… or group=…; or longest=10 for the longest waits"
         )
     names = names_of(scenario)
-    found = find_jobs(scenario, str(job), names) if str(job).strip() else None
+    jobs = find_jobs(scenario, str(job), names) if str(job).strip() else None
     progress("simulating the scenario", 0, 0.0)
-    if longest or found is None or len(found) > 1:
-        return _candidates(simulate(scenario, progress=progress), scenario, names, found, longest or LISTED)
-    scene = scene_of(scenario, found[0], progress)
-    return _explanation(scene, what_if=what_if, progress=progress)
+    if longest or jobs is None or len(jobs) > 1:
+        return _candidates(simulate(scenario, progress=progress), scenario, names, jobs, longest or LISTED)
+    simulation = simulation_of(scenario, jobs[0], progress)
+    return _explanation(simulation, what_if=what_if, progress=progress)
 
 
 def _candidates(
-    result: SimResult, scenario: Scenario, names: pl.DataFrame, found: Sequence[int] | None, most: int
+    result: SimResult, scenario: Scenario, names: pl.DataFrame, chosen: Sequence[int] | None, most: int
 ) -> Candidates:
     """List jobs, the longest waits first."""
-    jobs = result.jobs if found is None else result.jobs.filter(pl.col("job").is_in(list(found)))
+    jobs = result.jobs if chosen is None else result.jobs.filter(pl.col("job").is_in(list(chosen)))
     first = jobs.sort("wait", "job", descending=[True, False]).head(most)
     ledger = result.ledger.join(first.select("job"), on="job", how="semi")
     reasons = dict(zip(ledger["job"], map(_main_reason, ledger.iter_rows(named=True)), strict=True))
@@ -128,10 +130,12 @@ def _candidates(
         pl.Series("main reason", [reasons[j] for j in first["job"]], dtype=pl.String),
     )  # fmt: skip
     empty = [name for name in ("name", "user", "group", "recorded wait") if table[name].null_count() == table.height]
-    count = jobs.height if found is None else len(found)
-    left = "" if found is None or len(found) == jobs.height else f", {len(found) - jobs.height:,} of which are left out"
+    count = jobs.height if chosen is None else len(chosen)
+    left_out = (
+        "" if chosen is None or len(chosen) == jobs.height else f", {len(chosen) - jobs.height:,} of which are left out"
+    )
     which = "the longest waits first" if table.height >= jobs.height else f"the {table.height} longest waits of them"
-    sentence = f"{plural(count, 'job')}{left}; {which}."
+    sentence = f"{plural(count, 'job')}{left_out}; {which}."
     return Candidates(
         _provenance(scenario, {"longest": most}), (sentence,), frames={"jobs": table.drop(empty)},
         notes=_notes(scenario, result), coverage=result.coverage,
@@ -144,54 +148,56 @@ def _main_reason(row: dict[str, float]) -> str:
     return first if reasons[first] > 0 else ""
 
 
-def _explanation(scene: Scene, *, what_if: bool, progress: Progress) -> Explanation:
-    scenario, result, job, names = scene.scenario, scene.result, scene.job, names_of(scene.scenario)
+def _explanation(simulation: JobSimulation, *, what_if: bool, progress: Progress) -> Explanation:
+    scenario, result, job, names = simulation.scenario, simulation.result, simulation.job, names_of(simulation.scenario)
     own = names.filter(pl.col("job") == job)["name"]
     called = own[0] if len(own) else str(job)
     refused = result.refused.filter(pl.col("job") == job)
     if refused.height:
         msg = f"job {called} is left out of the simulation: {refused['reason'][0]}"
         raise WorkloadError(msg, hint="`fleetlab explain TRACE --longest 10` lists jobs that wait")
-    story = story_of(result, job, scenario.workload, names)
-    tried = _tried(scenario, story, progress) if what_if and story.wait > 0 else None
-    story = story.counted_from(scene.jobs_before, scene.begin)
-    tried = None if tried is None else counted_from(tried, 0, scene.begin)
-    sums = story.segments.group_by("reason", maintain_order=True).agg(pl.col("wait").sum())
-    frames = {"segments": story.segments, "by reason": sums, "holders": story.holders, "heads": story.heads,
-              "overtakers": story.overtakers,
-              "placement": story.runs, "neighbors": story.neighbors}  # fmt: skip
-    if tried is not None:
-        frames["what would have started it sooner"] = tried
-    strip = strip_figure(story)
+    timeline = timeline_of(result, job, scenario.workload, names)
+    others = _starts_under_others(scenario, timeline, progress) if what_if and timeline.wait > 0 else None
+    timeline = timeline.counted_from(simulation.jobs_before, simulation.begin)
+    others = None if others is None else counted_from(others, 0, simulation.begin)
+    sums = timeline.segments.group_by("reason", maintain_order=True).agg(pl.col("wait").sum())
+    frames = {"segments": timeline.segments, "by reason": sums, "holders": timeline.holders, "heads": timeline.heads,
+              "overtakers": timeline.overtakers,
+              "placement": timeline.runs, "neighbors": timeline.neighbors}  # fmt: skip
+    if others is not None:
+        frames["what would have started it sooner"] = others
+    strip = strip_figure(timeline)
+    log = () if scenario.scheduler is None else scenario.scheduler.explain_job(scenario, result.world, job)
     return Explanation(
-        _provenance(scenario, {"job": called}), findings(story, tried, scene.whole),
-        (Estimate.exact("wait", story.wait, "s"),), {name: f for name, f in frames.items() if f.height},
+        _provenance(scenario, {"job": called}), (*findings(timeline, others, simulation.whole), *log),
+        (Estimate.exact("wait", timeline.wait, "s"),), {name: f for name, f in frames.items() if f.height},
         {"strip": strip} if strip is not None else {},
-        notes=(*scene.notes, *_notes(scenario, result)), coverage=result.coverage, story=story,
+        notes=(*simulation.notes, *_notes(scenario, result)), coverage=result.coverage, timeline=timeline,
     )  # fmt: skip
 
 
 def _notes(scenario: Scenario, result: SimResult) -> tuple[str, ...]:
     """Return what to know: not of energy and cost, which no job has."""
     notes = tuple(note for note in result.notes if not note.startswith("energy"))
-    return notes if scenario.slurm is None else (DRAWN, *notes)
+    draws = "" if scenario.scheduler is None else scenario.scheduler.draws
+    return (draws, *notes) if draws else notes
 
 
 def _provenance(scenario: Scenario, more: dict[str, Any]) -> Provenance:
-    return Provenance("explain", scenario.workload.source, scenario.settings() | more, scenario.seed)
+    return scenario.provenance("explain", scenario.settings() | more)
 
 
 # -- what would have started it sooner -------------------------------------------------------------------------------
 
 
-def _tried(scenario: Scenario, story: Story, progress: Progress) -> pl.DataFrame:
+def _starts_under_others(scenario: Scenario, timeline: JobTimeline, progress: Progress) -> pl.DataFrame:
     """Simulate every alternative until some time after the job started, and rank them by their starts."""
-    start = math.inf if story.start is None else story.start
-    horizon = start + max(HOUR, story.wait)
+    start = math.inf if timeline.start is None else timeline.start
+    horizon = start + max(HOUR, timeline.wait)
     stop = min(horizon, math.inf if scenario.until is None else scenario.until)
-    rows, options = [], alternatives(scenario, story.job)
+    rows, options = [], alternatives(scenario, timeline.job)
     for k, other in enumerate(options, 1):
-        rows.append(_start_under(scenario, story, other, None if math.isinf(stop) else stop))
+        rows.append(_start_under(scenario, timeline, other, None if math.isinf(stop) else stop))
         progress("simulating other requests of this job", k, k / len(options))
     schema = {"change": pl.String, "kind": pl.String, "start": pl.Float64, "wait": pl.Float64,
               "wait change": pl.Float64, "verdict": pl.String}  # fmt: skip
@@ -199,35 +205,40 @@ def _tried(scenario: Scenario, story: Story, progress: Progress) -> pl.DataFrame
     return table.sort("wait change", nulls_last=True, maintain_order=True)
 
 
-def _start_under(scenario: Scenario, story: Story, other: Alternative, stop: float | None) -> tuple[Any, ...]:
+def _start_under(scenario: Scenario, timeline: JobTimeline, other: Alternative, stop: float | None) -> tuple[Any, ...]:
     """Return when the job starts under another request."""
     try:
-        result = simulate(changed(scenario, story.job, other).replace(until=stop))
+        changed = scenario_with(scenario, timeline.job, other)
+        row = changed.workload.frame.row(timeline.job, named=True)
+        if changed.scheduler is not None and (rule := changed.scheduler.refuses(row)):
+            return other.title, other.kind, None, None, None, f"{NEVER}: {rule}"
+        result = simulate(changed.replace(until=stop))
     except FleetlabError as e:
         return other.title, other.kind, None, None, None, f"{NEVER}: {e}"
-    why = result.refused.filter(pl.col("job") == story.job)
+    why = result.refused.filter(pl.col("job") == timeline.job)
     if why.height:
         return other.title, other.kind, None, None, None, f"{NEVER}: {why['reason'][0]}"
-    fate = result.jobs.filter(pl.col("job") == story.job).row(0, named=True)
-    if fate["start"] is None:
-        return other.title, other.kind, None, None, None, f"{NOT_BY_THEN}: not within {duration(fate['wait'])}"
-    was = story.fate["wait"] if story.start is None else story.start - story.fate["submit"]
-    wait = fate["start"] - fate["submit"]
+    simulated = result.jobs.filter(pl.col("job") == timeline.job).row(0, named=True)
+    if simulated["start"] is None:
+        return other.title, other.kind, None, None, None, f"{NOT_BY_THEN}: not within {duration(simulated['wait'])}"
+    was = timeline.simulated["wait"] if timeline.start is None else timeline.start - timeline.simulated["submit"]
+    wait = simulated["start"] - simulated["submit"]
     by = wait - was
     verdict = SAME if abs(by) < NOTICED else SOONER if by < 0 else LATER
-    return other.title, other.kind, fate["start"], wait, by, verdict
+    return other.title, other.kind, simulated["start"], wait, by, verdict
 
 
-def about(story: Story) -> dict[str, Any]:
-    """Return the job itself as plain values: what it asked for, and when what happened to it."""
-    row, fate = story.row, story.fate
+def job_values(timeline: JobTimeline) -> dict[str, Any]:
+    """Return the job itself as plain values: what it requested, and when what happened to it."""
+    row, simulated = timeline.row, timeline.simulated
     columns = ("user", "group", "app", "queue", "qos", "instances", "gpu_milli", "cpu_milli", "memory_mib", "gpu_types",
                "partitions", "limit")  # fmt: skip
     return {
-        "job": story.job, "name": story.name, "request": request_text(row), **{name: row[name] for name in columns},
-        "submit": fate["submit"], "eligible": story.eligible, "start": story.start, "end": fate["end"],
-        "wait": story.wait, "runtime": fate["runtime"], "status": str(fate["status"]),
-        "preemptions": fate["preemptions"], "failures": fate["failures"],
-        "recorded": {"start": row["start"], "end": row["end"], "wait": story.recorded_wait},
-        "counts": story.counts,
+        "job": timeline.job, "name": timeline.name, "request": request_text(row),
+        **{name: row[name] for name in columns}, "submit": simulated["submit"], "eligible": timeline.eligible,
+        "start": timeline.start, "end": simulated["end"], "wait": timeline.wait,
+        "runtime": simulated["runtime"], "status": str(simulated["status"]), "preemptions": simulated["preemptions"],
+        "failures": simulated["failures"],
+        "recorded": {"start": row["start"], "end": row["end"], "wait": timeline.recorded_wait},
+        "counts": timeline.counts,
     }  # fmt: skip

@@ -24,10 +24,10 @@ TABLE = (
 
 def records(store: RunStore, keys: Iterable[str]) -> Iterator[Record]:
     """Return the records of these cells, one after the other."""
-    wanted = list(keys)
+    keys = list(keys)
     with _connect(store) as db:
-        for k in range(0, len(wanted), CHUNK):
-            some = wanted[k : k + CHUNK]
+        for k in range(0, len(keys), CHUNK):
+            some = keys[k : k + CHUNK]
             marks = ",".join("?" * len(some))
             for (text,) in db.execute(f"SELECT record FROM cells WHERE key IN ({marks})", some):
                 yield json.loads(text)
@@ -72,12 +72,12 @@ def _update(store: RunStore, path: Path) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA synchronous=OFF")  # it can be built again
         db.execute(TABLE)
-        known = {key: (size, changed) for key, size, changed in db.execute("SELECT key, size, changed FROM cells")}
-        rows = _changes(store, known)
-        gone = [(key,) for key in known]  # what `_changes` has not met
-        if rows or gone:
+        catalogued = {key: (size, changed) for key, size, changed in db.execute("SELECT key, size, changed FROM cells")}
+        rows = _changes(store, catalogued)
+        removed = [(key,) for key in catalogued]  # what `_changes` has not met
+        if rows or removed:
             db.execute("BEGIN IMMEDIATE")
-            db.executemany("DELETE FROM cells WHERE key = ?", gone)
+            db.executemany("DELETE FROM cells WHERE key = ?", removed)
             db.executemany("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?)", rows)
             db.execute("COMMIT")
     except BaseException:
@@ -86,12 +86,12 @@ def _update(store: RunStore, path: Path) -> sqlite3.Connection:
     return db
 
 
-def _changes(store: RunStore, known: dict[str, tuple[int, int]]) -> list[tuple[str, int, int, str, str]]:
-    """Return a row for each file that is new or has changed; those that have not are removed from `known`."""
+def _changes(store: RunStore, catalogued: dict[str, tuple[int, int]]) -> list[tuple[str, int, int, str, str]]:
+    """Return a row for each file that is new or has changed; those that have not are removed from `catalogued`."""
     rows = []
     for key, entry in store.files():
         about = entry.stat()
-        before = known.pop(key, None)
+        before = catalogued.pop(key, None)
         if before == (about.st_size, about.st_mtime_ns):
             continue
         try:
@@ -101,7 +101,7 @@ def _changes(store: RunStore, known: dict[str, tuple[int, int]]) -> list[tuple[s
             record = None
         if record is None:
             if before is not None:
-                known[key] = before  # damaged since
+                catalogued[key] = before  # damaged since
             continue
         rows.append((key, about.st_size, about.st_mtime_ns, json.dumps(words_of(record)), text))
     return rows

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import FleetlabError, Scenario, Trace, Workload
 from fleetlab.core.catalog import ESTIMATES
+from fleetlab.core.replicas import perturbed
 from fleetlab.sim import simulate
 
 if TYPE_CHECKING:
@@ -36,29 +37,26 @@ SAMPLES = 2  # that a worker keeps: cells with the same jobs come one after the 
 class CellInputs:
     """What a worker keeps from cell to cell: open traces, estimates, and the latest samples."""
 
-    fetch: Callable[[str], Trace]  # a trace by the digest of its source
+    traces: Mapping[str, Trace]  # by the digest of its source
     folder: TemporaryDirectory[str] | None = None
-    traces: dict[str, Trace] = field(default_factory=dict)
     estimates: dict[tuple[str, str], Any] = field(default_factory=dict)
     samples: dict[tuple[Any, ...], Sample] = field(default_factory=dict)
 
     @classmethod
-    def with_files(cls, fetch: Callable[[str], Trace], texts: Mapping[str, str]) -> CellInputs:
+    def with_files(cls, traces: Mapping[str, Trace], texts: Mapping[str, str]) -> CellInputs:
         """Write the files that scenarios name, and modules of own policies, where they are looked for."""
         if not texts:
-            return cls(fetch)
+            return cls(traces)
         folder = TemporaryDirectory(prefix="fleetlab-")
         for name, text in texts.items():
             (Path(folder.name) / name).write_text(text, "utf-8")
         sys.path.append(str(Path.cwd()))  # own policies may import modules beside them
         os.chdir(folder.name)
-        return cls(fetch, folder)
+        return cls(traces, folder)
 
     def scenario(self, question: Question) -> Scenario:
         """Return the scenario of a cell, with the jobs of its seed."""
         source, seed = question["source"], question["seed"]
-        if source not in self.traces:
-            self.traces[source] = self.fetch(source)
         base = question.get("scenario") or Scenario.of(self.traces[source], **question["run"])
         estimate = base.policy.estimate
         if estimate not in ESTIMATES:
@@ -67,6 +65,8 @@ class CellInputs:
             base = base.replace(estimate=self.estimates[source, estimate])
         if question["resample"] == "none":
             return base.replace(seed=seed)
+        if question["resample"] == "nudge":
+            return perturbed(base, seed + 1)
         return base.on(*self._sample(question)).replace(load=base.load, seed=seed, censored=base.censored)
 
     def _sample(self, question: Question) -> Sample:
@@ -76,6 +76,19 @@ class CellInputs:
                 del self.samples[next(iter(self.samples))]
             self.samples[name] = _sample(self.traces[question["source"]].workload, question)
         return self.samples[name]
+
+
+@dataclass(frozen=True, slots=True)
+class CellService:
+    """What a worker of a sweep does: it answers with the numbers of one cell after the other."""
+
+    traces: Mapping[str, Trace]  # by the digest of their source
+    texts: Mapping[str, str]  # of files that scenarios name; none in the process that has the files
+
+    def open(self) -> Callable[[Question], dict[str, Any]]:
+        """Load the simulator, and write the files."""
+        inputs = CellInputs.with_files(self.traces, self.texts)
+        return lambda question: run_cell(question, inputs)
 
 
 def _sample(jobs: Workload, question: Question) -> Sample:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetlab.studies.code_version import code_version
 from fleetlab.studies.sweep.claims import Claims
-from fleetlab.studies.sweep.plan import StudyCell
+from fleetlab.studies.sweep.plan import CELL, StudyCell
 from fleetlab.studies.sweep.store import Record, RunStore
 
 Group = tuple[int, int]  # cells with the same sample
-DEATHS = 2  # of workers that ran one cell: then that is recorded as its result
 
 
 @dataclass(slots=True)
@@ -21,8 +21,10 @@ class CellQueue:
 
     store: RunStore
     claims: Claims
+    question: Callable[[StudyCell], Mapping[str, Any]]  # what a worker is asked of a cell
     done: Callable[[StudyCell, Record], None]  # called with each cell and its record, whoever ran it
-    most_deaths: int = DEATHS
+    engine: str = "local"  # where cells are run, for their records
+    most_deaths: int = 2  # of workers that ran one cell: then that is recorded as its result
     groups: dict[Group, deque[StudyCell]] = field(default_factory=dict)
     elsewhere: deque[StudyCell] = field(default_factory=deque)  # another sweep runs them
     at: dict[object, Group] = field(default_factory=dict)  # the sample that a worker has
@@ -35,7 +37,7 @@ class CellQueue:
             self.groups.setdefault(cell.sample, deque()).append(cell)
 
     @property
-    def left(self) -> bool:
+    def unsent(self) -> bool:
         """Whether there are cells that were not handed out."""
         return bool(self.groups or self.elsewhere)
 
@@ -65,8 +67,8 @@ class CellQueue:
     def _next(self, worker: object) -> Group | None:
         if (group := self.at.get(worker)) in self.groups:
             return group
-        taken = set(self.at.values())
-        return next((g for g in self.groups if g not in taken), next(iter(self.groups), None))
+        in_progress = set(self.at.values())
+        return next((g for g in self.groups if g not in in_progress), next(iter(self.groups), None))
 
     def _claim(self, cell: StudyCell) -> bool:
         """Claim a cell, unless another sweep has run it or runs it now."""
@@ -82,21 +84,31 @@ class CellQueue:
             self.elsewhere.append(cell)
         return mine
 
-    def finish(self, cell: StudyCell, record: Record) -> None:
+    def message(self, item: StudyCell) -> Mapping[str, Any]:
+        """Return a cell as workers take it."""
+        return self.question(item)
+
+    def finish(self, item: StudyCell, answer: Mapping[str, Any]) -> None:
+        """Keep the record of a cell."""
+        about = {"engine": self.engine, "code": code_version(CELL)}
+        self._keep(item, record_of(self.question(item), answer, about))
+
+    def _keep(self, cell: StudyCell, record: Record) -> None:
         """Keep the record of a cell, and only then give it back."""
         self.store.put(record)
         self.claims.drop(cell.key)
         self.seconds.append(record["made"]["seconds"].get("all", 0.0))
         self.done(cell, record)
 
-    def died(self, cell: StudyCell, worker: object, reason: str) -> str | None:
-        """Put a cell back whose worker died; from the second death on, return why it fails instead."""
+    def died(self, item: StudyCell, worker: object, reason: str) -> None:
+        """Put a cell back whose worker died; after some deaths, that is recorded as its result."""
         self.at.pop(worker, None)
-        self.deaths[cell.key] = self.deaths.get(cell.key, 0) + 1
-        if self.deaths[cell.key] >= self.most_deaths:
-            return f"{self.deaths[cell.key]} workers died while running it: {reason}"
-        self.back(cell)
-        return None
+        self.deaths[item.key] = self.deaths.get(item.key, 0) + 1
+        if self.deaths[item.key] < self.most_deaths:
+            self.back(item)
+            return
+        failure = f"{self.deaths[item.key]} workers died while running it: {reason}"
+        self.finish(item, {"failed": failure, "died": True})
 
     def back(self, cell: StudyCell) -> None:
         """Put back a cell that was handed out and not run."""
@@ -108,5 +120,5 @@ def record_of(question: Mapping[str, Any], answer: Mapping[str, Any], about: Map
     """Return the record of a cell: its words, its result, and how it was made."""
     result = {k: answer[k] for k in ("metrics", "units", "schedule", "failed", "hint", "died") if k in answer}
     cell = {k: v for k, v in question.items() if k not in ("key", "run", "scenario")}
-    made = {**about, "seconds": answer.get("seconds", {})}
-    return {"key": question["key"], "cell": cell, **result, "made": made}
+    provenance = {**about, "seconds": answer.get("seconds", {})}
+    return {"key": question["key"], "cell": cell, **result, "made": provenance}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,15 @@ class Claims:
         """Give a cell back, finished or not."""
         self.mine.discard(key)
         (self.folder / key).unlink(missing_ok=True)
+
+    def tables(self) -> Path:
+        """Return a folder for what the workers of this sweep read; it goes with the sweep."""
+        folder = self.folder / f"{self.sweep}.tables"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as e:
+            raise _write_error(self.folder, e) from None
+        return folder
 
     def _mark(self, path: Path) -> None:
         # Written under another name and linked: a claim that is there names its sweep.
@@ -98,6 +108,7 @@ def claiming(store: Path) -> Iterator[Claims]:
         finally:
             for path in (*(folder / key for key in claims.mine), folder / f".{sweep}", folder / f"{sweep}.lock"):
                 path.unlink(missing_ok=True)
+            shutil.rmtree(folder / f"{sweep}.tables", ignore_errors=True)
 
 
 def _remove_stale_locks(folder: Path) -> None:
@@ -112,6 +123,7 @@ def _remove_stale_locks(folder: Path) -> None:
         except OSError:  # still running, or another process has removed it
             continue
         (folder / f".{path.stem}").unlink(missing_ok=True)
+        shutil.rmtree(folder / f"{path.stem}.tables", ignore_errors=True)
 
 
 @contextmanager

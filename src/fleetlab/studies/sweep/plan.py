@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,7 +18,8 @@ from fleetlab.core import Progress, Scenario, Workload, WorkloadError
 from fleetlab.core.catalog import ESTIMATES
 from fleetlab.core.data import Data
 from fleetlab.core.names import lookup
-from fleetlab.core.words import WORDS, Opaque, plain, text
+from fleetlab.core.word_spellings import is_of_user
+from fleetlab.core.words import EVENT, WORDS, Opaque, plain, text
 from fleetlab.sim import simulate
 from fleetlab.studies.code_version import code_version
 from fleetlab.studies.sweep.cell import metrics_of
@@ -66,7 +68,9 @@ class SweepPlan:
         for scenario in study.scenarios:
             groups.setdefault(id(scenario.data), []).append(scenario)
         sources, files = {}, _files(study.scenarios)
-        digests = {name: digest(content) for name, content in files.items()}
+        digests = {
+            name: digest([content, *_beside(name)] if ":" in name else content) for name, content in files.items()
+        }
         questions: dict[Scenario, Mapping[str, Any]] = {}
         for same, scenarios in groups.items():
             data = scenarios[0].data
@@ -119,6 +123,8 @@ class SweepPlan:
                 small = small.replace(quota=max(quota.values()))
             small = small.replace(queues=None)  # neither is in one of them
             names |= set(metrics_of(simulate(small)))
+            if small.scheduler is not None:  # whose queues, too, may have none of the two jobs
+                names |= set(metrics_of(simulate(small.replace(scheduler=EVENT))))
         for metric in (*self.study.metrics, self.study.seeds.metric):
             lookup("metric", metric, sorted(names), error=WorkloadError)
 
@@ -127,7 +133,8 @@ def _question(
     scenario: Scenario, source: TraceSource, estimate: str | None, digests: Mapping[str, str]
 ) -> dict[str, Any]:
     policy = scenario.policy if estimate is None else scenario.policy.replace(estimate=estimate)
-    names = [name for name in (plain(policy.order), plain(policy.placement), policy.speed) if name in digests]
+    used = (plain(policy.order), plain(policy.placement), plain(policy.scheduler), policy.speed)
+    names = [name for name in used if isinstance(name, str) and name in digests]
     if policy.speed in names:
         policy = policy.replace(speed=_file_name(digests[policy.speed]))
     content = replace(scenario, data=source.content, policy=policy)
@@ -179,11 +186,11 @@ def table_value(value: object) -> str | float:
 
 def covering(items: Mapping[Scenario, frozenset[Any]]) -> list[Scenario]:
     """Return some of the keys, so that each item of any of them is in one of those."""
-    left, chosen = frozenset().union(*items.values()), []
-    while left:
-        best = max(items, key=lambda key: len(left & items[key]))
+    uncovered, chosen = frozenset().union(*items.values()), []
+    while uncovered:
+        best = max(items, key=lambda key: len(uncovered & items[key]))
         chosen.append(best)
-        left -= items[best]
+        uncovered -= items[best]
     return chosen
 
 
@@ -194,12 +201,41 @@ def _files(scenarios: Iterable[Scenario]) -> dict[str, str]:
         speed = scenario.policy.speed
         if isinstance(speed, str) and speed.endswith(".json") and speed not in files:
             files[speed] = _text(Path(speed), "speed")
-        for kind in ("order", "placement"):
+        for kind in ("order", "placement", "scheduler"):
             name = plain(getattr(scenario.policy, kind))
-            own = ":" in name and not isinstance(name, Opaque) and name not in files
+            own = isinstance(name, str) and ":" in name and not isinstance(name, Opaque) and name not in files
             if own and (origin := _module(name.partition(":")[0])) is not None:
                 files[name] = _text(origin, kind)
     return dict(sorted(files.items()))
+
+
+def _beside(name: str) -> list[str]:
+    """Return the texts of all modules of the user that a module imports: workers read them as they are now."""
+    first = name.partition(":")[0]
+    todo, texts = [first], {}
+    while todo:
+        module = todo.pop()
+        path = None if module in texts or not is_of_user(module) else _module(module)
+        if path is None or path.suffix != ".py" or not is_of_user(module, path):
+            continue
+        texts[module] = _text(path, "module")
+        todo += _imports(texts[module], module if path.name == "__init__.py" else module.rpartition(".")[0])
+    return [texts[module] for module in sorted(texts) if module != first]
+
+
+def _imports(content: str, package: str) -> set[str]:
+    """Return what may be modules that a text imports, anywhere in it."""
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except SyntaxError:  # which the rehearsal reports
+        return set()
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            of = ".".join([*above, *([node.module] if node.module else [])])
+            modules |= {of, *(f"{of}.{alias.name}" for alias in node.names)} - {""}
+    return modules
 
 
 def _file_name(of: str) -> str:
@@ -208,9 +244,10 @@ def _file_name(of: str) -> str:
 
 def _module(name: str) -> Path | None:
     """Return the file of a module in the current folder or installed; the rehearsal reports one that is missing."""
-    here = Path.cwd() / f"{name.replace('.', '/')}.py"
-    if here.is_file():
-        return here
+    here = Path.cwd() / name.replace(".", "/")
+    for path in (here.with_name(f"{here.name}.py"), here / "__init__.py"):
+        if path.is_file():
+            return path
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):

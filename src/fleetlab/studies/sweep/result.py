@@ -10,6 +10,7 @@ import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result, Scenario
 from fleetlab.core.coverage import Coverage
+from fleetlab.studies.replicas import note_of_verdicts
 from fleetlab.studies.sweep.plan import CaseWords, SweepPlan
 from fleetlab.studies.sweep.rounds import Rounds
 from fleetlab.studies.sweep.store import Record
@@ -17,10 +18,11 @@ from fleetlab.studies.sweep.study import Study
 from fleetlab.studies.sweep.tables import comparison, varying
 
 NOTES = {
-    "synthesize": "each seed synthesizes a trace of its own: intervals are of the mean over such traces",
-    "blocks": "each seed resamples blocks of the log: intervals are of the mean over such samples, and narrow with "
-    "seeds; `sd` is the standard deviation from sample to sample",
-    "none": "seeds do not change the jobs, only what is random in the simulator",
+    "synthesize": "intervals are of logs like it: each seed synthesizes a trace of its own",
+    "blocks": "intervals are of blocks of this log, and narrow with seeds; those of logs like it are "
+    "as wide as `sd` tells; `fleetlab compare --scope like` gives them",
+    "nudge": "intervals are of this log: each seed nudges its jobs, as a replica does",
+    "none": "intervals are of this log as it is: seeds change only what is random in the simulator",
 }
 
 
@@ -45,9 +47,9 @@ class Measurements:
     def add(self, case: CaseWords, seed: int, record: Record, study: Study) -> None:
         """Add a record."""
         metrics = record.get("metrics") or {}
-        wanted = dict.fromkeys((*study.metrics, study.seeds.metric))
-        self.values.setdefault(case, {})[seed] = {name: metrics[name] for name in wanted if name in metrics}
-        self.units.update({name: unit for name, unit in record.get("units", {}).items() if name in wanted})
+        names = dict.fromkeys((*study.metrics, study.seeds.metric))
+        self.values.setdefault(case, {})[seed] = {name: metrics[name] for name in names if name in metrics}
+        self.units.update({name: unit for name, unit in record.get("units", {}).items() if name in names})
         if record.get("failed"):
             self.failures.append(record)
 
@@ -144,6 +146,7 @@ def _notes(plan: SweepPlan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
             f"the {rounds.comparisons:,} intervals of differences hold simultaneously with "
             f"{100 * study.confidence:g} % (Bonferroni); a scenario and its baseline have the same jobs in each seed"
         )
+        notes.append(note_of_verdicts("seeds"))
     if study.seeds.within is not None:
         notes.append(
             "intervals allow for seeds that were added until they were narrow: look k may miss with α/(k(k+1))"

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleetlab.core import Scenario, WorkloadError
-from fleetlab.stats import Statistic, bonferroni
+from fleetlab.stats import Statistic, bonferroni, over_replicas
 from fleetlab.studies.sweep.plan import CaseWords, case_words
 from fleetlab.studies.sweep.study import Study
-from fleetlab.studies.sweep.tables import Pair, Values, difference, mean_of
+from fleetlab.studies.sweep.tables import Pair, Values, differences, values_of
 
 Unit = Pair | CaseWords  # what gets more seeds until it is narrow enough: a comparison, or a scenario in none
 
@@ -62,10 +62,10 @@ class Rounds:
             return True
         confidence = self.confidence(look)
         if isinstance(unit, Pair):
-            base = mean_of(values[unit.base], rule.metric, seeds)
-            apart = difference(values, unit, rule.metric, seeds)
+            base = over_replicas(values_of(values[unit.base], rule.metric, seeds))
+            apart = over_replicas(differences(values, unit, rule.metric, seeds))
             return rule.enough(_half_width(apart, bonferroni(self.comparisons, confidence)), base.value)
-        mean = mean_of(values[unit], rule.metric, seeds)
+        mean = over_replicas(values_of(values[unit], rule.metric, seeds))
         return rule.enough(_half_width(mean, confidence), mean.value)
 
     @property

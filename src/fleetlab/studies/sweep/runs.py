@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, FleetlabError, Provenance, Result, WorkloadError
-from fleetlab.core.files import atomic_write
+from fleetlab.core.files import atomic_write, csv_text
 from fleetlab.core.names import lookup
 from fleetlab.stats import CONFIDENCE
 from fleetlab.studies.sweep.catalog import search, words_of
@@ -87,10 +86,8 @@ class Runs(Result):
         if path.suffix not in (".csv", ".parquet"):
             msg = f"cells are exported as .csv or .parquet, not: {path.name}"
             raise WorkloadError(msg, hint="--out cells.csv, or --out cells.parquet")
-        buffer = io.BytesIO()
-        (self.cells.write_csv if path.suffix == ".csv" else self.cells.write_parquet)(buffer)
         try:
-            atomic_write(path, buffer.getvalue())
+            atomic_write(path, csv_text(self.cells) if path.suffix == ".csv" else self.cells.write_parquet)
         except OSError as e:
             msg = f"cannot write: {path}: {e.strerror or e}"
             raise FleetlabError(msg, hint="look at the folder, its permissions and free space") from None
@@ -138,9 +135,9 @@ def runs(
 
     """
     filters, base = dict(where or {}), dict(against or {})
-    for words, known in ((filters, KNOWN), (base, (*AXES, *APART))):
+    for words, choices in ((filters, KNOWN), (base, (*AXES, *APART))):
         for word in words:
-            lookup("word", word, known, error=WorkloadError)
+            lookup("word", word, choices, error=WorkloadError)
     records = search(RunStore.at(store), {word: _spelled(value) for word, value in filters.items()})
     values, units = _by_scenario(records)
     for metric in metrics if units else ():
@@ -153,14 +150,14 @@ def runs(
     def seeds(unit: Pair | CaseWords) -> list[int]:
         return sorted(set(values[unit.case]) & set(values[unit.base]) if isinstance(unit, Pair) else values[unit])
 
-    found = comparison(values, pairs, metrics, units, seeds, lambda _: CONFIDENCE)
+    result = comparison(values, pairs, metrics, units, seeds, lambda _: CONFIDENCE)
     settings = {"where": filters, "against": base, "metrics": list(metrics)}
     notes = (
         f"the {len(pairs) * len(metrics):,} intervals of differences hold simultaneously with 95 % (Bonferroni)",
         "they assume a fixed number of seeds: `fleetlab sweep` allows for seeds that were added",
     )
     provenance = Provenance("runs", str(store), settings)
-    return Runs(provenance, _cells(records), found.findings, found.frames, found.charts, notes if pairs else ())
+    return Runs(provenance, _cells(records), result.findings, result.frames, result.charts, notes if pairs else ())
 
 
 def _spelled(value: str) -> str:

@@ -42,8 +42,7 @@ class Seeds:
             return cls._adaptive(seeds)
         values: Any = range(seeds) if isinstance(seeds, int) and _whole(seeds) and seeds <= 10**6 else seeds
         if not isinstance(values, Sequence) or not values or not all(map(_whole, values)):
-            msg = f"seeds are a number of them, from 1 to 1,000,000, or a list: {seeds!r}"
-            raise WorkloadError(msg, hint=HINT)
+            raise WorkloadError(f"seeds are a number of them, from 1 to 1,000,000, or a list: {seeds!r}", hint=HINT)
         values = tuple(dict.fromkeys(values))
         return cls(values, len(values))
 
@@ -58,8 +57,7 @@ class Seeds:
         within, percent = _within(table.get("within"))
         metric = table.get("metric", "mean wait")
         if not isinstance(metric, str):
-            msg = f"[seeds] metric is a name in quotes, not: {metric!r}"
-            raise WorkloadError(msg, hint='metric = "mean wait"')
+            raise WorkloadError(f"[seeds] metric is a name in quotes, not: {metric!r}", hint='metric = "mean wait"')
         return cls(tuple(range(first, first + most)), least if within is not None else most, within, percent, metric)
 
     def __str__(self) -> str:

@@ -1,23 +1,19 @@
-"""The traces of a study as workers open them: each saved once in a folder named after its content."""
+"""The traces of a study as workers open them, each named after its content."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import FleetlabError, Progress, Provenance, Trace, TraceError
+from fleetlab.core import Progress, Provenance, Trace, TraceError
 from fleetlab.core.data import Data
-from fleetlab.core.words import BUILTIN
+from fleetlab.core.words import BUILTIN, SYNTHETIC
 
-# How a seed changes the jobs: a new synthetic trace; other arrivals of the same kind; not at all.
-RESAMPLINGS = ("synthesize", "blocks", "none")
+# How a seed changes the jobs: a new synthetic trace; other arrivals of the same kind; the same, nudged; not at all.
+RESAMPLINGS = ("synthesize", "blocks", "nudge", "none")
 
 
 KEPT = ("eligible_logged", "events")  # of what a log tells beside the jobs
@@ -42,7 +38,7 @@ class TraceSource:
             msg = f"the trace has no jobs: {data.name or trace.workload.source}"
             raise TraceError(msg, hint="a study needs jobs to simulate")
         name = data.name or ""
-        synthetic = name.split(":")[0] == BUILTIN and name.count(":") < 2
+        synthetic = name.split(":")[0] in SYNTHETIC and name.count(":") < 2
         resample = resample or ("synthesize" if synthetic else "blocks")
         if resample == "synthesize" and not synthetic:
             msg = f"only a built-in trace without a seed can be synthesized for each seed, not: {name}"
@@ -61,20 +57,3 @@ class TraceSource:
 def estimate_name(column: pl.Series) -> str:
     """Return a name for a column of estimates: the same for the same seconds."""
     return f"estimate-{sha256(column.cast(pl.Float64).to_numpy().tobytes()).hexdigest()[:16]}"
-
-
-def save(sources: Iterable[TraceSource], folder: Path) -> None:
-    """Save traces where workers open them, each in one step; one that is there already is the same."""
-    for source in sources:
-        target = folder / source.digest
-        if target.is_dir():
-            continue
-        temporary = folder / f".{source.digest}.{uuid.uuid4().hex[:8]}"
-        source.trace.save(temporary)
-        try:
-            os.rename(temporary, target)  # noqa: PTH104  a folder that is there already must not be replaced
-        except OSError as e:
-            shutil.rmtree(temporary, ignore_errors=True)
-            if not target.is_dir():  # else another sweep was first
-                msg = f"cannot write the trace into {folder}: {e.strerror or e}"
-                raise FleetlabError(msg, hint="look at free space and permissions") from None

@@ -1,8 +1,8 @@
 """The run store: one small file per finished cell, named by its key, never partly written.
 
 `cells/ab/abcd….json` holds a record. It has a digest of its content, so a file that a power cut left damaged is
-recognized and run again; therefore no write waits for the disk. `traces/` holds the traces that workers open,
-`claims/` which sweep runs which cell, `catalog.sqlite` an index that can be deleted.
+recognized and run again; therefore no write waits for the disk. `claims/` holds which sweep runs which cell, and the
+tables that its workers read; `catalog.sqlite` is an index that can be deleted.
 """
 
 from __future__ import annotations
@@ -55,14 +55,8 @@ class RunStore:
         except ValueError:
             about = None
         if not isinstance(about, dict) or about.get("layout") != LAYOUT:
-            msg = f"{folder / MARK}: not a store that this version reads"
-            raise FleetlabError(msg, hint="name a new folder")
+            raise FleetlabError(f"{folder / MARK}: not a store that this version reads", hint="name a new folder")
         return cls(folder)
-
-    @property
-    def traces(self) -> Path:
-        """The folder of the traces that workers open."""
-        return self.folder / "traces"
 
     def path(self, key: str) -> Path:
         """Return the path of a record; a folder of a million files would be slow, so there are 256."""

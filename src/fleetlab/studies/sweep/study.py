@@ -126,8 +126,14 @@ class Study:
         if not isinstance(source, Study):
             several = isinstance(source, Iterable) and not isinstance(source, str)
             source = cls._of_scenarios(list(source) if several else [Scenario.of(source, cluster)])  # type: ignore[arg-type]
-        given = {"seeds": seeds, "resample": resample, "against": against, "metrics": metrics, "confidence": confidence}
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        options = {
+            "seeds": seeds,
+            "resample": resample,
+            "against": against,
+            "metrics": metrics,
+            "confidence": confidence,
+        }
+        changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if cluster is not None or words:
             changes["scenarios"] = [Scenario.of(scenario, cluster, **words) for scenario in source.scenarios]
         return source.replace(**changes)
@@ -245,16 +251,16 @@ class Study:
             changes["scenarios"] = tuple(dict.fromkeys(changes["scenarios"]))
         if "metrics" in changes:
             changes["metrics"] = tuple(dict.fromkeys(changes["metrics"]))
-        made = replace(self, **changes)
-        check(made.against, AXES)
-        if not 0.5 <= made.confidence < 1:
-            msg = f"`confidence` is a probability from 0.5 to below 1: {made.confidence!r}"
+        study = replace(self, **changes)
+        check(study.against, AXES)
+        if not 0.5 <= study.confidence < 1:
+            msg = f"`confidence` is a probability from 0.5 to below 1: {study.confidence!r}"
             raise WorkloadError(msg, hint="confidence = 0.95")
-        _limit(len(made.scenarios), made.seeds.most)
-        if made.against and not made.pairs():
-            msg = f"no scenario of the study is a baseline with: {dict(made.against)}"
+        _limit(len(study.scenarios), study.seeds.most)
+        if study.against and not study.pairs():
+            msg = f"no scenario of the study is a baseline with: {dict(study.against)}"
             raise WorkloadError(msg, hint="a baseline has values that are in the study, beside others to compare")
-        return made
+        return study
 
     def _repr_html_(self) -> str:
         titles = pl.DataFrame({"scenario": [scenario.title for scenario in self.scenarios]})
@@ -281,9 +287,9 @@ class Study:
         """
         if not self.against:
             return []
-        known = set(self.scenarios)
+        scenarios = set(self.scenarios)
         both = [(scenario, scenario.replace(**self.against)) for scenario in self.scenarios]
-        return [(scenario, base) for scenario, base in both if scenario != base and base in known]
+        return [(scenario, base) for scenario, base in both if scenario != base and base in scenarios]
 
 
 def _limit(scenarios: int, seeds: int) -> None:
@@ -312,8 +318,7 @@ def _values(name: str, value: Any) -> list[Any]:  # noqa: ANN401
     if not isinstance(value, list):
         return [value]
     if not value:
-        msg = f"`{name}` has no value"
-        raise WorkloadError(msg, hint="one value, or a list of values")
+        raise WorkloadError(f"`{name}` has no value", hint="one value, or a list of values")
     nested = name in ("weights", "events") and not isinstance(value[0], str | list)
     return [value] if nested else value
 
@@ -341,8 +346,7 @@ def _comparison(table: object, folder: Path) -> dict[str, Any]:
         msg = f"`against` is words and their values, not: {against!r}"
         raise WorkloadError(msg, hint='against = { order = "fifo" }')
     if not isinstance(metrics, list) or not metrics or not all(isinstance(metric, str) for metric in metrics):
-        msg = f"`metrics` is a list of names, not: {metrics!r}"
-        raise WorkloadError(msg, hint='metrics = ["mean wait"]')
+        raise WorkloadError(f"`metrics` is a list of names, not: {metrics!r}", hint='metrics = ["mean wait"]')
     confidence = table.get("confidence", 0.95)
     return {
         "against": beside(against, folder),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,15 +14,15 @@ from fleetlab.core import Cluster, Progress, Words, WorkloadError
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import silent
 from fleetlab.studies.code_version import code_version
+from fleetlab.studies.runner import Backend, Dispatcher, InProcess, Processes
 from fleetlab.studies.sweep.catalog import records
+from fleetlab.studies.sweep.cell import CellService
 from fleetlab.studies.sweep.cell_queue import CellQueue
-from fleetlab.studies.sweep.claims import claiming
-from fleetlab.studies.sweep.dispatch import Backend, Dispatcher
+from fleetlab.studies.sweep.claims import Claims, claiming
 from fleetlab.studies.sweep.plan import CELL, StudyCell, SweepPlan, case_words
 from fleetlab.studies.sweep.result import Effort, Measurements, Sweep
 from fleetlab.studies.sweep.rounds import Rounds
 from fleetlab.studies.sweep.runs import runs
-from fleetlab.studies.sweep.sources import save
 from fleetlab.studies.sweep.store import Record, RunStore
 from fleetlab.studies.sweep.study import SeedsLike, Study, StudyLike
 
@@ -61,7 +62,8 @@ def sweep(
     seeds
         How many, which, or a table with `least`, `most` and `within`.
     resample
-        How a seed changes the jobs: synthesize, blocks or none (default: synthesize for a built-in trace, else blocks).
+        How a seed changes the jobs: synthesize, blocks, nudge (the same jobs, as replicas are) or none (default:
+        synthesize for a built-in trace, else blocks).
     against
         The words of the baseline, such as `{"order": "fifo"}`.
     metrics
@@ -101,8 +103,7 @@ def sweep(
     """
     lookup("engine", engine, ENGINES, error=WorkloadError, hint="engine local, or engine ray with an address")
     if address is not None and engine != "ray":
-        msg = f"only the engine ray has an address: {address}"
-        raise WorkloadError(msg, hint="--engine ray --address HOST:PORT")
+        raise WorkloadError(f"only the engine ray has an address: {address}", hint="--engine ray --address HOST:PORT")
     if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MOST[engine]):
         msg = f"a number of workers is from 1 to {MOST[engine]:,}: {workers}"
         raise WorkloadError(msg, hint="leave it out to take one per core")
@@ -114,40 +115,39 @@ def sweep(
     if plan.local_only and engine == "ray":
         msg = "a scenario has a function or object that exists only in this process: Ray cannot run it"
         raise WorkloadError(msg, hint="put own policies into a module, and name them MODULE:NAME")
-    kept = RunStore.at(store, create=True)
+    run_store = RunStore.at(store, create=True)
     with ExitStack() as stack:
-        claims = stack.enter_context(claiming(kept.folder))
-        state = SweepState(plan, Rounds.of(study), kept, progress)
-        queue = CellQueue(kept, claims, state.done)
+        claims = stack.enter_context(claiming(run_store.folder))
+        state = SweepState(plan, Rounds.of(study), run_store, progress)
+        queue = CellQueue(run_store, claims, plan.question, state.done, "inline" if plan.local_only else engine)
 
         def dispatcher(cells: int) -> Dispatcher:
-            made = stack.enter_context(Dispatcher(_backend(plan, kept, engine, address, workers), plan.question))
-            made.start(cells)
+            backend = _backend(plan, claims, engine, address, workers)
+            started = stack.enter_context(Dispatcher(backend, code_version(CELL)))
+            started.start(cells)
             plan.rehearse()
-            return made
+            return started
 
         result = state.run(queue, dispatcher, engine)
         if queue.seconds:
             # One table for other tools. The cells themselves are files of their own: a table would have to be written
             # again for each.
-            runs(kept.folder).export(kept.folder / TABLE)
+            runs(run_store.folder).export(run_store.folder / TABLE)
         return result
 
 
-def _backend(plan: SweepPlan, store: RunStore, engine: str, address: str | None, workers: int | None) -> Backend:
-    sources = {source.digest: source for source in plan.sources.values()}
+def _backend(plan: SweepPlan, claims: Claims, engine: str, address: str | None, workers: int | None) -> Backend:
+    traces = {source.digest: source.trace for source in plan.sources.values()}
     if plan.local_only:
-        from fleetlab.studies.sweep.inline_worker import InlineBackend
-
-        return InlineBackend(lambda digest: sources[digest].trace, code_version(CELL))
+        return InProcess(CellService(traces, {}), code_version(CELL))
+    service = CellService(traces, plan.texts)
+    # With one thread for frames: sums must not depend on how many cores a machine has.
     if engine == "local":
-        from fleetlab.studies.sweep.local_workers import LocalBackend
+        count = workers or len(os.sched_getaffinity(0))
+        return Processes(service, count, folder=claims.tables(), modules=(CELL,), threads=1)
+    from fleetlab.studies.runner.ray_cluster import RayCluster
 
-        save(sources.values(), store.traces)
-        return LocalBackend(store.traces, plan.texts, workers=workers)
-    from fleetlab.studies.sweep.ray_workers import RayBackend
-
-    return RayBackend(sources, plan.texts, address=address, workers=workers)
+    return RayCluster(service, address=address, workers=workers, modules=(CELL,), threads=1)
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ class SweepState:
     store: RunStore
     progress: Progress
     measurements: Measurements = field(default_factory=Measurements)
-    wanted: set[str] = field(default_factory=set)  # keys of the cells of all rounds so far
+    keys: set[str] = field(default_factory=set)  # keys of the cells of all rounds so far
     finished: set[str] = field(default_factory=set)
 
     def run(self, queue: CellQueue, dispatcher: Callable[[int], Dispatcher], engine: str) -> Sweep:
@@ -181,7 +181,7 @@ class SweepState:
         """Return the cells of a look without a result, or during which only workers died so far."""
         cells = [self.plan.cell(scenario, seed) for scenario, seed in self.rounds.cells(look)]
         missing = {cell.key: cell for cell in cells if cell.key not in self.finished}
-        self.wanted |= set(missing)
+        self.keys |= set(missing)
         for record in records(self.store, missing):
             if not record.get("died"):
                 self.done(missing.pop(record["key"]), record)
@@ -191,4 +191,4 @@ class SweepState:
         """Take the record of a finished cell."""
         self.finished.add(cell.key)
         self.measurements.add(case_words(cell.scenario), cell.seed, record, self.plan.study)
-        self.progress("simulating cells of the study", len(self.finished), len(self.finished) / len(self.wanted))
+        self.progress("simulating cells of the study", len(self.finished), len(self.finished) / len(self.keys))

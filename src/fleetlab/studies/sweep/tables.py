@@ -1,25 +1,39 @@
 """Tables and figures over cells: the mean of each scenario over its seeds, and paired differences from a baseline.
 
 A scenario and its baseline have the same jobs seed by seed (common random numbers), so the difference is taken within
-a seed and has Student's interval. Intervals of differences hold simultaneously: the error rate is divided among all of
-them, pairs times metrics (Bonferroni).
+a seed: seeds are replicas, with the intervals and verdicts of every comparison. Intervals of differences hold
+simultaneously: the error rate is divided among all of them, pairs times metrics (Bonferroni).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import stdev
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from fleetlab.core import Figure
+from fleetlab.core.catalog import METRICS
 from fleetlab.core.names import clip
-from fleetlab.stats import ANY, POSITIVE, Interval, Statistic, bonferroni, change, mean_of_runs, no_interval
+from fleetlab.stats import (
+    ANY,
+    BETTER,
+    NOT_DECIDED,
+    POSITIVE,
+    WORSE,
+    Interval,
+    bonferroni,
+    no_interval,
+    over_replicas,
+    verdict,
+)
 from fleetlab.studies.sweep.plan import CaseWords
 
 BySeed = Mapping[int, Mapping[str, float | None]]  # metrics by seed
 Values = Mapping[CaseWords, BySeed]
+OF_JOBS = {metric.name for metric in METRICS if metric.column}  # the lower the better
 NUMBERS = {"baseline mean", "mean", "difference", "low", "high", "sd"}
 
 
@@ -30,21 +44,24 @@ class Pair(NamedTuple):
     base: CaseWords
 
 
-def mean_of(values: BySeed, metric: str, seeds: Sequence[int]) -> Statistic:
-    """Return the mean of a metric over the seeds that have it."""
-    return mean_of_runs([x for s in seeds if s in values and (x := values[s].get(metric)) is not None])
+def values_of(values: BySeed, metric: str, seeds: Sequence[int]) -> list[float]:
+    """Return a metric of each seed that has it."""
+    return [x for s in seeds if s in values and (x := values[s].get(metric)) is not None]
 
 
-def difference(values: Values, pair: Pair, metric: str, seeds: Sequence[int]) -> Statistic:
-    """Return the mean difference within a seed, over the seeds that both have."""
+def differences(values: Values, pair: Pair, metric: str, seeds: Sequence[int]) -> list[float]:
+    """Return the difference within each seed that both have."""
     case, base = values.get(pair.case, {}), values.get(pair.base, {})
     both = [(case[s].get(metric), base[s].get(metric)) for s in seeds if s in case and s in base]
-    return mean_of_runs([x - y for x, y in both if x is not None and y is not None])
+    return [x - y for x, y in both if x is not None and y is not None]
 
 
-def _interval_of_difference(mean: Statistic, confidence: float) -> Interval:
-    # The same difference in every seed says nothing about other jobs.
-    return no_interval(mean.value) if mean.error == 0 and mean.value else mean.interval(confidence)
+def _interval_and_verdict(apart: list[float], metric: str, level: float, confidence: float) -> tuple[Interval, str]:
+    mean = over_replicas(apart)
+    if mean.error == 0 and mean.value:  # the same difference in every seed says nothing about other jobs
+        return no_interval(mean.value), NOT_DECIDED
+    says, neutral = verdict(apart, level, confidence=confidence), metric.partition(" ")[2] not in OF_JOBS
+    return mean.interval(confidence), {BETTER: "lower", WORSE: "higher"}.get(says, says) if neutral else says
 
 
 def varying(cases: Sequence[CaseWords]) -> list[str]:
@@ -53,11 +70,11 @@ def varying(cases: Sequence[CaseWords]) -> list[str]:
     >>> varying([(("trace", "a"), ("load", 1.0)), (("trace", "a"), ("load", 2.0))])
     ['load']
     """
-    known: dict[str, set[Any]] = {}
+    values_by_word: dict[str, set[Any]] = {}
     for case in cases:
         for word, value in case:
-            known.setdefault(word, set()).add(value)
-    return [word for word, values in known.items() if len(values) > 1] or list(known)[:1]
+            values_by_word.setdefault(word, set()).add(value)
+    return [word for word, values in values_by_word.items() if len(values) > 1] or list(values_by_word)[:1]
 
 
 class ComparedScenarios(NamedTuple):
@@ -73,13 +90,13 @@ def comparison(
     seeds_of: Callable[[Pair | CaseWords], Sequence[int]], confidence_of: Callable[[Pair | CaseWords], float],
 ) -> ComparedScenarios:  # fmt: skip
     """Compare scenarios with their baselines, over the seeds and with the confidence of each."""
-    differences = difference_table(values, pairs, metrics, units, seeds_of, confidence_of)
+    by_pair = difference_table(values, pairs, metrics, units, seeds_of, confidence_of)
     scenarios = scenario_table(values, metrics, units, seeds_of, confidence_of)
-    frames = {"differences": differences, "scenarios": scenarios}
+    frames = {"differences": by_pair, "scenarios": scenarios}
     return ComparedScenarios(
         {name: frame for name, frame in frames.items() if frame.height},
-        {**load_figures(scenarios, metrics), **difference_figures(differences, metrics)},
-        difference_findings(differences, metrics),
+        {**load_figures(scenarios, metrics), **difference_figures(by_pair, metrics)},
+        difference_findings(by_pair, metrics),
     )
 
 
@@ -92,13 +109,12 @@ def scenario_table(
     for case, by_seed in values.items():
         words = dict(case)
         for metric in metrics:
-            mean = mean_of(by_seed, metric, seeds_of(case))
+            each = values_of(by_seed, metric, seeds_of(case))
             # A metric that is never negative has no interval below 0.
             least = min((x for one in by_seed.values() if (x := one.get(metric)) is not None), default=math.nan)
-            value, low, high = mean.inside(POSITIVE if least >= 0 else ANY).interval(confidence_of(case))
-            seeds = int(mean.df + 1)
-            row = {axis: words.get(axis) for axis in axes} | {"metric": metric, "seeds": seeds}
-            numbers = {"mean": value, "low": low, "high": high, "sd": mean.error * math.sqrt(seeds)}
+            value, low, high = over_replicas(each, POSITIVE if least >= 0 else ANY).interval(confidence_of(case))
+            row = {axis: words.get(axis) for axis in axes} | {"metric": metric, "seeds": len(each)}
+            numbers = {"mean": value, "low": low, "high": high, "sd": stdev(each) if len(each) > 1 else math.nan}
             rows.append(row | _finite(numbers) | {"unit": units.get(metric, "")})
     return _frame(rows, axes)
 
@@ -113,14 +129,14 @@ def difference_table(
         case, base = dict(pair.case), dict(pair.base)
         name = ", ".join(f"{word} {clip(str(base[word]))}" for word in case if base.get(word) not in (case[word], ""))
         for metric in metrics:
-            mean = difference(values, pair, metric, seeds_of(pair))
+            apart = differences(values, pair, metric, seeds_of(pair))
             confidence = bonferroni(len(pairs) * len(metrics), confidence_of(pair))
-            value, low, high = _interval_of_difference(mean, confidence)
-            reference = mean_of(values.get(pair.base, {}), metric, seeds_of(pair)).value
+            reference = over_replicas(values_of(values.get(pair.base, {}), metric, seeds_of(pair))).value
+            (value, low, high), says = _interval_and_verdict(apart, metric, reference, confidence)
             row = {axis: case.get(axis) for axis in axes} | {"baseline": name, "metric": metric}
-            row |= {"seeds": int(mean.df + 1)}
+            row |= {"seeds": len(apart)}
             row |= _finite({"baseline mean": reference, "difference": value, "low": low, "high": high})
-            rows.append(row | {"unit": units.get(metric, ""), "verdict": change(value, low, high)})
+            rows.append(row | {"unit": units.get(metric, ""), "verdict": says})
     return _frame(rows, axes)
 
 
@@ -166,8 +182,8 @@ def difference_figures(rows: pl.DataFrame, metrics: Sequence[str]) -> dict[str, 
         name = pl.concat_str([pl.col(c).cast(pl.String) for c in axes], separator=", ")
         frame = some.select(x=name, y="difference", low="low", high="high")
         unit = f", {some['unit'][0]}" if some["unit"][0] else ""
-        significant = int(some["verdict"].is_in(["lower", "higher"]).sum())
-        alt = f"difference of {metric} from the baseline in {some.height} scenarios; {significant} exclude 0"
+        decided = int((some["verdict"] != NOT_DECIDED).sum())
+        alt = f"difference of {metric} from the baseline in {some.height} scenarios; {decided} are decided"
         title = f"{metric}: difference from {some['baseline'][0]}"
         figures[f"{metric}, differences"] = Figure(title, "dots", frame, "scenario", f"difference{unit}", alt)
     return figures

@@ -12,22 +12,22 @@ from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Scenario, Words, WorkloadError, as_json
+from fleetlab.core import Cluster, Estimate, Figure, PolicyError, Provenance, Scenario, Words, WorkloadError, as_json
 from fleetlab.core.catalog import METRICS
 from fleetlab.core.files import atomic_write
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.progress import Progress, silent
-from fleetlab.core.result import FieldsResult, amount_and_interval
+from fleetlab.core.result import FieldsResult, Finding
 from fleetlab.core.scenario import ScenarioLike
+from fleetlab.core.schedulers import ConfigChange
 from fleetlab.core.words import SITE
-from fleetlab.stats import Interval, paired_difference
+from fleetlab.stats import Floats, Interval, verdict
 from fleetlab.studies.compare.configurations import AS_IS, as_configured, by_whom, with_change
 from fleetlab.studies.compare.runs import MEASURES, Runs, columns_of, not_compared, refused_by_reason
-from fleetlab.studies.sentences import change_of_mean
+from fleetlab.studies.replicas import Plan
+from fleetlab.studies.sentences import sentence
 from fleetlab.studies.tune.result import GOALS, RESULT
-from fleetlab.traces.slurm.conf_change import ConfChange, change_conf
 
 MOST = 100_000  # combinations
 CONF = "tuned.conf"
@@ -74,6 +74,7 @@ def tune_conf(
     conf_range: Sequence[str],
     trials: int = 100,
     goal: str = "wait",
+    replicas: int | None = None,
     workers: int | None = None,
     progress: Progress = silent,
     **words: Unpack[Words],
@@ -96,6 +97,8 @@ def tune_conf(
         Of more combinations than this, so many are drawn at random (default: 100).
     goal
         The mean to minimize: wait, jct or bounded_slowdown.
+    replicas
+        Pairs of runs that each number rests on, as `compare` takes them.
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
@@ -128,13 +131,14 @@ def tune_conf(
     if not 1 <= trials <= MOST or not 1 < count <= MOST:
         msg = f"from 2 to {MOST:,} combinations of settings, and trials: {count:,} and {trials:,}"
         raise WorkloadError(msg, hint=HINT)
-    chosen = sorted(random.Random(base.seed).sample(range(count), trials)) if count > trials else range(count)
+    numbers = sorted(random.Random(base.seed).sample(range(count), trials)) if count > trials else range(count)
     every = list(product(*ranges))
-    changes = _changes(base, [every[k] for k in chosen])
+    changes = _changes(base, [every[k] for k in numbers])
     scenarios = {AS_IS: base} | {name: with_change(base, change) for name, (_, change) in changes.items()}
-    runs = Runs.of(scenarios, workers=workers, progress=progress)
-    settings = base.replace(scheduler=SITE).words() | {"conf_range": list(conf_range), "trials": trials, "goal": goal}
-    provenance = Provenance("tune", base.workload.source, settings, base.seed)
+    runs = Runs.of(scenarios, plan=Plan.of(replicas), workers=workers, progress=progress)
+    settings = base.replace(scheduler=SITE).words() | runs.replication.settings()
+    settings |= {"conf_range": list(conf_range), "trials": trials, "goal": goal}
+    provenance = base.provenance("tune", settings)
     notes = [f"{trials:,} of {count:,} combinations, drawn at random"] if count > trials else []
     return _result(runs, {name: lines for name, (lines, _) in changes.items()}, goal, provenance, notes)
 
@@ -153,12 +157,18 @@ def values_of(text: str) -> list[str]:
     return [f"{key}={value}" for value in dict.fromkeys(parts)]
 
 
-def _changes(base: Scenario, combinations: Sequence[tuple[str, ...]]) -> dict[str, tuple[tuple[str, ...], ConfChange]]:
+def _changes(
+    base: Scenario, combinations: Sequence[tuple[str, ...]]
+) -> dict[str, tuple[tuple[str, ...], ConfigChange]]:
     """Return the combinations that differ from the site as it is configured, by their names."""
-    assert base.slurm is not None
+    site = base.scheduler
+    assert site is not None  # `as_configured` refuses a policy
+    if not site.takes_lines:
+        msg = f"the settings of {site.title} are not lines of KEY=VALUE"
+        raise PolicyError(msg, hint="`fleetlab compare TRACE --conf FILE` compares configurations in files")
     changes = {}
     for lines in combinations:
-        change = change_conf(base.slurm, base.data.cluster, "\n".join((*lines, "")))
+        change = site.compare_config("\n".join((*lines, "")), base.data.cluster)
         if change.settings:
             changes[", ".join(lines)] = lines, change
     if not changes:
@@ -177,22 +187,34 @@ class _Halves:
     runs: Runs
     metric: str
 
-    @property
-    def early(self) -> NDArray[np.bool_]:
-        return np.arange(len(self.runs.jobs)) < len(self.runs.jobs) // 2
+    def means(self, name: str, *, early: bool) -> Floats:
+        """Return the mean of one half in each replica."""
+        half = len(self.runs.jobs) // 2
+        part = slice(None, half) if early else slice(half, None)
+        values = [sample.values[name][self.metric][part] for sample in self.runs.samples]
+        return np.array([float(x.mean()) if len(x) else math.nan for x in values])
 
-    def mean(self, name: str, rows: NDArray[np.bool_]) -> float:
-        values = self.runs.values[name][self.metric][rows]
-        return float(values.mean()) if len(values) else math.nan
+    def mean(self, name: str, *, early: bool) -> float:
+        return float(self.means(name, early=early).mean())
 
     def jobs_not_run(self, name: str) -> int:
         there, own = (self.runs.results[k]["job"] for k in (AS_IS, name))
         return len(np.setdiff1d(there, own))
 
-    def change(self, name: str, rows: NDArray[np.bool_]) -> Interval:
-        part = self.runs.blocks.part(rows)
-        before, after = (part.means(self.runs.values[k][self.metric][rows]) for k in (AS_IS, name))
-        return paired_difference(before, after).interval()
+    def change(self, name: str, *, early: bool) -> Interval:
+        before, after = (self.means(k, early=early) for k in (AS_IS, name))
+        return self.runs.statistic(after - before).interval()
+
+    def finding(self, name: str) -> Finding:
+        """Return what the best setting changes for the jobs held out."""
+        before, after = (self.means(k, early=False) for k in (AS_IS, name))
+        held_out = f"the {len(self.runs.jobs) - len(self.runs.jobs) // 2:,} jobs held out"
+        return Finding(
+            f"mean {self.metric}", name, float(before.mean()), float(after.mean()),
+            *self.change(name, early=False), METRICS[self.metric].unit, held_out,
+            verdict(after - before, float(before.mean()), resampled=self.runs.replication.resampled),
+            self.runs.replication.scope, self.runs.replication.count,
+        )  # fmt: skip
 
 
 def _result(
@@ -204,33 +226,39 @@ def _result(
     best = table["settings"][0]
     unit = METRICS[metric].unit
     estimates = tuple(
-        Estimate(f"mean {metric}, {best} − {AS_IS}, {of}", *halves.change(best, rows), unit)
-        for of, rows in (("jobs held out", ~halves.early), ("jobs to choose by", halves.early))
+        Estimate(f"mean {metric}, {best} − {AS_IS}, {of}", *halves.change(best, early=early), unit)
+        for of, early in (("jobs held out", False), ("jobs to choose by", True))
     )
-    tables, left = {"settings": table.drop("settings")}, refused_by_reason(runs.results)
+    tables, refused = {"settings": table.drop("settings")}, refused_by_reason(runs.results)
     if best != AS_IS:
         tables |= {f"by {kind}": t for kind, t in by_whom(runs.only((AS_IS, best))).items()}
     notes = (
-        f"chosen by the first {int(halves.early.sum()):,} of {len(runs.jobs):,} jobs, judged by the others; each "
+        *runs.replication.notes(1),
+        f"chosen by the first {len(runs.jobs) // 2:,} of {len(runs.jobs):,} jobs, judged by the others; each "
         "interval is paired with the site as configured and holds by itself",
         *notes,
     )
-    findings = (_sentence(halves, best, unit), *_starving(table), *not_compared(runs.base, left, len(runs.jobs)))
+    records = () if best == AS_IS else (halves.finding(best),)
+    first = _sentence(records, len(runs.scenarios) - 1, metric)
+    findings = (first, *_starving(table), *not_compared(runs.base, refused, len(runs.jobs)))
     charts = _figures(table, metric, unit)
-    return ConfTuning(provenance, findings, estimates, tables, charts, notes, runs.coverage, lines.get(best, ()))
+    return ConfTuning(
+        provenance, findings, estimates, tables, charts, notes, runs.coverage, records, lines.get(best, ())
+    )
 
 
 def _table(halves: _Halves, lines: Mapping[str, tuple[str, ...]]) -> pl.DataFrame:
     """Return all settings, the best for the first half of the jobs first."""
-    early, metric, rows = halves.early, halves.metric, []
+    metric, rows = halves.metric, []
     keys = [_key_and_value(line)[0] for line in next(iter(lines.values()))]
-    for name in halves.runs.values:
+    for name in halves.runs.scenarios:
         own = dict(_key_and_value(line) for line in lines.get(name, ()))
-        change = halves.change(name, ~early)
+        change = halves.change(name, early=False)
         row: dict[str, Any] = {"settings": name, **{key: own.get(key, AS_IS) for key in keys}}
         row |= {NOT_RUN: halves.jobs_not_run(name)}
-        row |= {f"training mean {metric}": halves.mean(name, early), f"mean {metric}": halves.mean(name, ~early)}
-        rows.append(row | columns_of(f"mean {metric} change", change) | {"verdict": change.change()})
+        row |= {f"training mean {metric}": halves.mean(name, early=True)}
+        row |= {f"mean {metric}": halves.mean(name, early=False)} | columns_of(f"mean {metric} change", change)
+        rows.append(row | {"verdict": halves.finding(name).verdict})
     frame = pl.DataFrame(rows, infer_schema_length=None)
     # Whoever never runs some of the jobs has an easy time with the others.
     ranked = frame.sort(pl.col(NOT_RUN) > 0, f"training mean {metric}", maintain_order=True)
@@ -243,19 +271,10 @@ def _key_and_value(line: str) -> tuple[str, str]:
     return f"{whom}{space}{key}", value
 
 
-def _sentence(halves: _Halves, best: str, unit: str) -> str:
-    count, held = len(halves.runs.values) - 1, ~halves.early
-    if best == AS_IS:
-        return f"None of {count:,} settings has a lower mean {halves.metric} than the site as it is configured."
-    before, change = halves.mean(AS_IS, held), halves.change(best, held)
-    if unit == "s":
-        said = change_of_mean(halves.metric, before, change)
-    else:
-        by, interval = amount_and_interval(Estimate("", *change, unit))
-        said = f"Mean {halves.metric} goes from {before:.3g} to {before + change.value:.3g} ({by}, 95 % CI {interval})"
-    sure = {"lower": "", "higher": ": it is worse there"}.get(change.change(), ": not significant")
-    first = f"the best of {count:,} settings for the first half of the jobs"
-    return f"{said} with {best}, {first}, on the {int(held.sum()):,} held out{sure}."
+def _sentence(records: Sequence[Finding], count: int, metric: str) -> str:
+    if not records:
+        return f"None of {count:,} settings has a lower mean {metric} than the site as it is configured."
+    return f"Of {count:,} settings the best for the first half of the jobs, on the others: {sentence(records[0])}"
 
 
 def _starving(table: pl.DataFrame) -> list[str]:

@@ -100,9 +100,9 @@ BUILT_IN: dict[str, dict[str, float]] = {
 def _sum(name: str, terms: Sequence[Term], takes: str) -> Any:  # noqa: ANN401
     """Return a function that adds up the weighted terms; it has the text that `text` writes out."""
     keys = " + ".join(f"s.weights[{INDEX[term.name]}] * {term.code}" for term in terms)
-    made = eval(f"lambda {takes}: {keys}", {"math": math, "__name__": __name__})
-    made.__name__ = made.__qualname__ = name
-    return made
+    function = eval(f"lambda {takes}: {keys}", {"math": math, "__name__": __name__})
+    function.__name__ = function.__qualname__ = name
+    return function
 
 
 weighted_order = order(_sum("weighted_order", ORDER, "s, job, now"))  # its keys do not change: the quick loop
@@ -129,8 +129,8 @@ class Space:
     def params_of(self, order: object, placement: object) -> dict[str, float | str | bool] | None:
         """Return the parameters of a built-in policy, where the space has them."""
         values = BUILT_IN.get(order) if isinstance(order, str) else None
-        known = {term.name for term in self.order} | ({SHARE.name} if self.shares else set())
-        if values is None or not set(values) <= known or placement not in self.placements:
+        names = {term.name for term in self.order} | ({SHARE.name} if self.shares else set())
+        if values is None or not set(values) <= names or placement not in self.placements:
             return None
         params: dict[str, float | str | bool] = {term.name: values.get(term.name, 0.0) for term in self.order}
         if self.shares:
@@ -154,7 +154,7 @@ def words_of(params: Params) -> dict[str, Any]:
     }
 
 
-def text(params: Params) -> str:
+def policy_text(params: Params) -> str:
     """Return the same policy as a Python module, its weights written out."""
     lines = ["import math", "", "import fleetlab"]
     lines += _function("order", "s, job, now", (*ORDER, SHARE), params)

@@ -1,26 +1,101 @@
-"""Search for a policy on training weeks of a trace, and compare it with baselines on held-out weeks."""
+"""Search for a policy on training weeks of a trace, and compare it with baselines on held-out weeks.
+
+Consecutive weeks are simulated in one run. A warm-up before them fills the cluster and its queue and does not count.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Unpack
 
-from fleetlab.core import Cluster, PolicyError, Progress, Provenance, Scenario, Words, WorkloadError
+import numpy as np
+
+from fleetlab.core import Cluster, PolicyError, Progress, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import silent
 from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim import simulate
+from fleetlab.stats import Ints
 from fleetlab.studies.code_version import code_version
-from fleetlab.studies.tune.baselines import RESERVING, Baseline, Means, mean, orders, train
-from fleetlab.studies.tune.journal import Journal, read_or_create
-from fleetlab.studies.tune.result import GOALS, Tuning
-from fleetlab.studies.tune.search import PolicyTrial, import_optuna, search
+from fleetlab.studies.replicas import OF_SCOPE, note_of_verdicts
+from fleetlab.studies.tune.result import GOALS, RESERVING, Baseline, Means, Tuning, Verdict, mean, orders, train
+from fleetlab.studies.tune.search import Journal, PolicyTrial, import_optuna, read_or_create, search
 from fleetlab.studies.tune.terms import ALL, Params, Space, words_of
-from fleetlab.studies.tune.verdict import Verdict
-from fleetlab.studies.tune.weeks import Weeks, split
+
+# -- weeks of a trace, by submission -----------------------------------------------------------------------------------
+
+DAY = 86_400.0
+ALMOST = 0.9  # of a week: so much of the last one makes it a week
+LEAST_WEEKS = 2  # held-out weeks: one has no interval
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weeks:
+    """Consecutive weeks with their warm-up."""
+
+    scenario: Scenario  # with the jobs of these weeks and of the warm-up
+    first: int  # the first week that counts, of those of the trace
+    week: Ints  # [jobs]: 0 is the first week that counts; -1: warm-up
+
+    def means(self, column: str, **words: Any) -> dict[int, float]:  # noqa: ANN401
+        """Simulate with some words, and return the mean of a column over the jobs of each week that ran."""
+        jobs = simulate(self.scenario.replace(**words, min_coverage=0.0)).jobs
+        week, values = self.week[jobs["job"].to_numpy()], jobs[column].to_numpy()
+        count = np.bincount(week[week >= 0])
+        total = np.bincount(week[week >= 0], weights=values[week >= 0])
+        return {self.first + k: float(total[k] / n) for k, n in enumerate(count) if n}
+
+
+def split(
+    scenario: Scenario, *, train: int | None, held_out: int | None, days: float, warm: float
+) -> tuple[Weeks, Weeks]:
+    """Return the weeks to train on, and the last ones of the trace, held out (default: half of the weeks each)."""
+    if not (0 < days < 1e5 and 0 <= warm < 1e5):
+        msg = f"a week has more than 0 days and a warm-up at least 0: {days:g} and {warm:g}"
+        raise WorkloadError(msg, hint="days=7, warm=1")
+    workload = scenario.workload
+    submit = workload.frame["submit"]
+    there = int((float(submit[-1]) if len(submit) else 0.0) / (days * DAY) + 1 - ALMOST)
+    last = held_out if held_out is not None else there - (train if train is not None else there // 2)
+    first = train if train is not None else there - last
+    if there > len(submit):
+        msg = f"{workload.source}: more weeks of {days:g} days than jobs: {there:,}"
+        raise WorkloadError(msg, hint="longer weeks: a mean needs jobs")
+    if first < 1 or last < LEAST_WEEKS or first + last > there:
+        request = (
+            f", {max(0, first)} to train on and {max(0, last)} held out" if (train, held_out) != (None, None) else ""
+        )
+        msg = f"{workload.source}: too few weeks of {days:g} days: {there}{request}"
+        raise WorkloadError(
+            msg, hint="at least 1 to train on and 2 held out; a shorter trace has more weeks with days=1"
+        )
+    edges = (there - last - first, there - last, there)
+    training, later = (_weeks_between(scenario, a, b, days, warm) for a, b in pairwise(edges))
+    for weeks, least, what in ((training, 1, "to train on"), (later, LEAST_WEEKS, "held out")):
+        if (some := len(np.unique(weeks.week[weeks.week >= 0]))) < least:
+            msg = f"{workload.source}: too few weeks {what} with jobs that count: {some}"
+            raise WorkloadError(msg, hint="more weeks, longer weeks, or a shorter warm-up")
+    return training, later
+
+
+def _weeks_between(scenario: Scenario, first: int, end: int, days: float, warm: float) -> Weeks:
+    """Return the weeks from `first` up to `end`; the warm-up of the first week of the trace is a part of that week."""
+    week, begin = days * DAY, max(0.0, first * days * DAY - warm * DAY)
+    times = scenario.workload.frame["submit"].to_numpy()
+    rows = np.flatnonzero((times >= begin) & (times < end * week))
+    submit = times[rows]
+    counts = (submit >= first * week) & (submit >= begin + warm * DAY)
+    jobs = scenario.workload.take(rows, submit, f"weeks {first + 1} to {end}")
+    cold = scenario.on(jobs, rows).replace(warm_up="none")  # its weeks have a warm-up of their own
+    return Weeks(cold, first, np.where(counts, (submit // week).astype(np.int64) - first, -1))
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
 
 MOST = 100_000  # trials
 
@@ -106,11 +181,11 @@ def tune(
     runs = _Runs(training, later, goal)
     baselines = train(runs.training_means, names, scenario.policy, progress)
     done = runs.search(baselines, trials, store, progress)
-    chosen = min(done, key=lambda trial: trial.value)  # of equal ones the first
-    verdict = runs.verdict(baselines, chosen, progress)
+    best = min(done, key=lambda trial: trial.value)  # of equal ones the first
+    verdict = runs.verdict(baselines, best, progress)
     own = {"trials": trials, "goal": goal, "against": list(against), **options}
-    provenance = Provenance("tune", scenario.workload.source, scenario.words() | own, scenario.seed)
-    result = Tuning.of(verdict, done, chosen, goal, provenance, _notes(training, later, verdict))
+    provenance = scenario.provenance("tune", scenario.words() | own)
+    result = Tuning.of(verdict, done, best, goal, provenance, _notes(training, later, verdict))
     return replace(result, coverage=scenario.coverage)
 
 
@@ -148,16 +223,16 @@ class _Runs:
             trials=trials, seed=scenario.seed, journal=Journal(self._name(first), store), progress=progress,
         )  # fmt: skip
 
-    def verdict(self, baselines: Sequence[Baseline], chosen: PolicyTrial, progress: Progress) -> Verdict:
+    def verdict(self, baselines: Sequence[Baseline], trial: PolicyTrial, progress: Progress) -> Verdict:
         """Simulate the held-out weeks, once for each policy."""
         means = {}
         for k, baseline in enumerate(baselines):
             progress("judging policies on held-out weeks", k, k / (len(baselines) + 1))
             words = {"order": baseline.order, "placement": baseline.placement}
             means[baseline.name] = self._means(self._later, words)
-        tuned = self._means(self._later, words_of(chosen.params))
+        tuned = self._means(self._later, words_of(trial.params))
         progress("judging policies on held-out weeks", len(baselines) + 1, 1.0)
-        return Verdict(tuned, means, baselines, chosen.value)
+        return Verdict(tuned, means, baselines, trial.value)
 
     def _name(self, first: Sequence[Params]) -> str:
         """Return the name of a search: a digest of everything that decides its trials."""
@@ -178,6 +253,10 @@ def _check(scenario: Scenario, trials: int, goal: str) -> None:
         msg = "a search sets the weights itself: leave `weights` out"
         raise PolicyError(msg, hint="a policy with its weights written out can be the order of the scenario")
     _ = scenario.cluster  # a trace without one is refused before work starts
+    if (site := scenario.scheduler) is not None:
+        msg = f"{site.title} orders jobs by its own rules, which a tuned order would replace"
+        hint = "scheduler=event tunes an order that replaces them; --conf-range tunes settings of a Slurm"
+        raise PolicyError(msg, hint=hint)
 
 
 def _notes(training: Weeks, later: Weeks, verdict: Verdict) -> list[str]:
@@ -185,6 +264,7 @@ def _notes(training: Weeks, later: Weeks, verdict: Verdict) -> list[str]:
     notes = [
         f"weeks {_numbers(verdict.best.train)} to train on, {_numbers(verdict.tuned)} held out; "
         f"{len(training.scenario.workload):,} and {len(later.scenario.workload):,} jobs, warm-up included",
+        f"intervals are of {OF_SCOPE['like']}: each held-out week is a replica; {note_of_verdicts('weeks')}",
     ]
     if isinstance(policy.estimate, str) and policy.estimate == "oracle":
         notes.append("every policy knew the true runtimes, as no scheduler does")

@@ -1,4 +1,4 @@
-"""Schedules compared bit for bit with recursions, ties included.
+"""Schedules compared bit for bit with recursions, ties included, on random jobs by class.
 
 Each recursion is plain Python and independent of the simulator. Jobs arrive in bursts on whole seconds, many at one
 instant and with equal runtimes, so that another tie order shows.
@@ -7,18 +7,120 @@ instant and with equal runtimes, so that another tie order shows.
 from __future__ import annotations
 
 import heapq
+import math
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from fleetlab.core import Cluster
+from fleetlab.core import Cluster, Workload
 from fleetlab.core.progress import Progress
 from fleetlab.sim import SimResult
-from fleetlab.studies.validate.arrivals import JobClass, JobStream, gpus, poisson, seed_of
 from fleetlab.studies.validate.line import Line, exactly
+
+# -- Poisson arrivals of jobs by class ---------------------------------------------------------------------------------
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class RuntimeLaw(NamedTuple):
+    """A distribution of runtimes, named as in `queueing`."""
+
+    shape: str
+    mean: float = 1.0
+    scv: float = 1.0  # squared coefficient of variation
+
+    @property
+    def spelling(self) -> str:
+        """The text that `solve` takes."""
+        return f"{self.shape}:{self.mean!r}" + (
+            f":{self.scv!r}" if self.shape in ("hyperexponential", "lognormal") else ""
+        )
+
+    @property
+    def second(self) -> float:
+        """E[S²]."""
+        return self.mean**2 * (1 + self.scv)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Floats:
+        """Return random runtimes."""
+        if self.shape == "deterministic":
+            return np.full(count, self.mean)
+        if self.shape == "lognormal":
+            width = math.log1p(self.scv)
+            return rng.lognormal(math.log(self.mean) - width / 2, width**0.5, count)
+        # Two exponentials with half of the work each; with an SCV of 1 they are the same.
+        first = (1 + ((self.scv - 1) / (self.scv + 1)) ** 0.5) / 2
+        mean = np.where(rng.random(count) < first, self.mean / (2 * first), self.mean / (2 * (1 - first)))
+        return np.asarray(mean * rng.exponential(1.0, count))
+
+
+EXPONENTIAL = RuntimeLaw("exponential")
+CONSTANT = RuntimeLaw("deterministic", scv=0.0)
+
+
+class JobClass(NamedTuple):
+    """A class of jobs."""
+
+    chance: float = 1.0
+    need: int = 1  # GPUs
+    law: RuntimeLaw = EXPONENTIAL
+    priority: int = 0
+
+
+class JobStream(NamedTuple):
+    """The jobs of one run, in order of arrival."""
+
+    gap: Floats  # seconds since the one before
+    job_class: Ints
+    runtime: Floats
+    need: Ints
+    priority: Ints
+
+    @property
+    def submit(self) -> Floats:
+        """Seconds from the first."""
+        return np.asarray(np.cumsum(self.gap) - self.gap[0])
+
+    def workload(self) -> Workload:
+        """Return the jobs as a workload."""
+        columns = {"submit": self.submit, "runtime": self.runtime, "gpu_milli": self.need * 1000}
+        return Workload.of(pl.DataFrame(columns | {"priority": self.priority}), source="theory")
+
+
+def poisson(classes: tuple[JobClass, ...], rate: float, count: int, seed: list[int]) -> JobStream:
+    """Return jobs that arrive at this rate, each of a random class."""
+    rng = np.random.default_rng(seed)
+    gap = rng.exponential(1 / rate, count)
+    job_class = rng.choice(len(classes), count, p=[k.chance for k in classes])
+    runtime = np.choose(job_class, [k.law.draw(rng, count) for k in classes])
+    need, priority = (
+        np.array(x, dtype=np.int64)[job_class] for x in ([k.need for k in classes], [k.priority for k in classes])
+    )
+    return JobStream(gap, job_class, runtime, need, priority)
+
+
+def seed_of(name: str, *numbers: int) -> list[int]:
+    """Return a seed for one case, independent of the other cases."""
+    return [zlib.crc32(name.encode()), *numbers]
+
+
+def gpus(count: int) -> Cluster:
+    """Return a cluster of so many GPUs, in nodes of eight where possible."""
+    return Cluster.uniform(count // 8, 8) if count % 8 == 0 else Cluster.uniform(1, count)
+
+
+def load(classes: tuple[JobClass, ...]) -> float:
+    """Return the mean GPU-seconds per job."""
+    return sum(k.chance * k.need * k.law.mean for k in classes)
+
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
 
 COUNT = 2000
 PRIORITIES = (JobClass(0.4, priority=1), JobClass(0.6, priority=0))
@@ -80,43 +182,43 @@ def with_preemption(choose: Callable[[JobStream, dict[int, float], int], Sequenc
 
     def recursion(stream: JobStream, servers: int) -> list[float]:
         submit, runtime = stream.submit.tolist(), stream.runtime.tolist()
-        left: dict[int, float] = {}
-        ends, now, come = [0.0] * len(submit), 0.0, 0
-        while come < len(submit) or left:
-            served = choose(stream, left, servers)
-            then = min([now + left[t] for t in served] + submit[come : come + 1])
+        remaining: dict[int, float] = {}
+        ends, now, next_job = [0.0] * len(submit), 0.0, 0
+        while next_job < len(submit) or remaining:
+            served = choose(stream, remaining, servers)
+            then = min([now + remaining[t] for t in served] + submit[next_job : next_job + 1])
             for t in served:
-                left[t] -= then - now
-                if left[t] == 0:
+                remaining[t] -= then - now
+                if remaining[t] == 0:
                     ends[t] = then
-                    del left[t]
+                    del remaining[t]
             now = then
-            while come < len(submit) and submit[come] == now:
-                left[come] = runtime[come]
-                come += 1
+            while next_job < len(submit) and submit[next_job] == now:
+                remaining[next_job] = runtime[next_job]
+                next_job += 1
         return ends
 
     return recursion
 
 
-def shortest_left(_put: JobStream, left: dict[int, float], servers: int) -> list[int]:
+def shortest_remaining(_stream: JobStream, remaining: dict[int, float], servers: int) -> list[int]:
     """SRPT: least remaining first."""
-    return sorted(left, key=lambda t: (left[t], t))[:servers]
+    return sorted(remaining, key=lambda t: (remaining[t], t))[:servers]
 
 
-def highest(stream: JobStream, left: dict[int, float], servers: int) -> list[int]:
+def highest(stream: JobStream, remaining: dict[int, float], servers: int) -> list[int]:
     """Preemptive priorities."""
-    return sorted(left, key=lambda t: (-stream.priority[t], t))[:servers]
+    return sorted(remaining, key=lambda t: (-stream.priority[t], t))[:servers]
 
 
-def filling(stream: JobStream, left: dict[int, float], servers: int) -> list[int]:
+def filling(stream: JobStream, remaining: dict[int, float], servers: int) -> list[int]:
     """ServerFilling: of the earliest jobs that can fill all servers, the largest first (Grosof et al. 2022)."""
-    return _filled(sorted(left), stream, servers)
+    return _filled(sorted(remaining), stream, servers)
 
 
-def filling_shortest(stream: JobStream, left: dict[int, float], servers: int) -> list[int]:
+def filling_shortest(stream: JobStream, remaining: dict[int, float], servers: int) -> list[int]:
     """ServerFilling-SRPT: the same, by remaining server-seconds instead of arrival."""
-    return _filled(sorted(left, key=lambda t: (stream.need[t] * left[t], t)), stream, servers)
+    return _filled(sorted(remaining, key=lambda t: (stream.need[t] * remaining[t], t)), stream, servers)
 
 
 def _filled(line: list[int], stream: JobStream, servers: int) -> list[int]:
@@ -131,7 +233,7 @@ def _filled(line: list[int], stream: JobStream, servers: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Case:
     """A scenario, and the recursion that gives its schedule."""
 
     name: str
@@ -159,18 +261,18 @@ class Schedule:
         return exactly(self.name, f"jobs with that {self.column}", COUNT, same)
 
 
-def _single_gpu() -> list[Schedule]:
+def _single_gpu() -> list[Case]:
     loops: dict[str, dict[str, Any]] = {
         "none": {"backfill": "none"}, "greedy": {}, "easy": {"backfill": "easy"}, "full loop": {"preemption": True},
     }  # fmt: skip
     return [
-        Schedule(f"fifo/{name}, {servers} GPUs", by_arrival, servers, words)
+        Case(f"fifo/{name}, {servers} GPUs", by_arrival, servers, words)
         for name, words in loops.items()
         for servers in (1, 8, 64)
     ]
 
 
-def _ranked() -> list[Schedule]:
+def _ranked() -> list[Case]:
     def priority(stream: JobStream) -> list[float]:
         return [-float(p) for p in stream.priority]
 
@@ -180,28 +282,29 @@ def _ranked() -> list[Schedule]:
     cases = []
     for servers in (1, 8):
         cases += [
-            Schedule(f"priority, {servers} GPUs", lowest_first(priority), servers, {"order": "priority"}, PRIORITIES),
-            Schedule(f"sjf, {servers} GPUs", lowest_first(shortest), servers, {"order": "sjf"}),
+            Case(f"priority, {servers} GPUs", lowest_first(priority), servers, {"order": "priority"}, PRIORITIES),
+            Case(f"sjf, {servers} GPUs", lowest_first(shortest), servers, {"order": "sjf"}),
         ]
     return cases
 
 
-def _preemptive() -> list[Schedule]:
+def _preemptive() -> list[Case]:
     cases = []
     for servers in (1, 8):
         cases += [
-            Schedule(f"priority with preemption, {servers} GPUs", with_preemption(highest), servers,
+            Case(f"priority with preemption, {servers} GPUs", with_preemption(highest), servers,
                      {"order": "priority", "preemption": True}, PRIORITIES, "end"),
-            Schedule(f"srpt, {servers} GPUs", with_preemption(shortest_left), servers, {"order": "srpt"}, column="end"),
+            Case(f"srpt, {servers} GPUs", with_preemption(shortest_remaining), servers, {"order": "srpt"},
+                     column="end"),
         ]  # fmt: skip
     return cases
 
 
-def _gangs() -> list[Schedule]:
+def _gangs() -> list[Case]:
     return [
-        Schedule("gangs of 1, 2, 4 and 8 without backfill, 8 GPUs", in_line, 8, {"backfill": "none"}, POWERS),
-        Schedule("server_filling, 8 GPUs", with_preemption(filling), 8, {"order": "server_filling"}, POWERS, "end"),
-        Schedule("server_filling_srpt, 8 GPUs", with_preemption(filling_shortest), 8, {"order": "server_filling_srpt"},
+        Case("gangs of 1, 2, 4 and 8 without backfill, 8 GPUs", in_line, 8, {"backfill": "none"}, POWERS),
+        Case("server_filling, 8 GPUs", with_preemption(filling), 8, {"order": "server_filling"}, POWERS, "end"),
+        Case("server_filling_srpt, 8 GPUs", with_preemption(filling_shortest), 8, {"order": "server_filling_srpt"},
                  POWERS, "end"),
     ]  # fmt: skip
 
@@ -209,7 +312,7 @@ def _gangs() -> list[Schedule]:
 def _first_of_equals(placement: str, simulate: Simulator, seed: int, nodes: int = 8) -> Line:
     """Compare placements on nodes of one GPU: all free nodes are equal, and the first of them is used."""
     name = f"{placement}, nodes of one GPU: the first that is free"
-    stream = Schedule(name, by_arrival, nodes).input(seed)
+    stream = Case(name, by_arrival, nodes).input(seed)
     # A runtime of 0 would occupy a node for a part of an instant only.
     stream = stream._replace(runtime=stream.runtime + 1)
     result = simulate(stream.workload(), Cluster.uniform(nodes, 1), placement=placement)
@@ -223,7 +326,7 @@ def _first_of_equals(placement: str, simulate: Simulator, seed: int, nodes: int 
     return exactly(name, "jobs with that node", COUNT, int(same.sum()))
 
 
-def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]:
+def compare_schedules(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]:
     """Compare every schedule with its recursion."""
     cases = [*_single_gpu(), *_ranked(), *_preemptive(), *_gangs()]
     lines = []

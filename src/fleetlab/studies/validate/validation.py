@@ -2,31 +2,104 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, Result, WorkloadError
+from fleetlab.core import Estimate, Provenance, Result, Trace, Workload, WorkloadError
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
-from fleetlab.sim import simulate
-from fleetlab.stats import allowed_misses
-from fleetlab.studies.validate import (
-    approximations,
-    audits,
-    dlrm,
-    fgd,
-    helios,
-    means,
-    openb,
-    pai,
-    philly,
-    policies,
-    schedules,
-)
-from fleetlab.studies.validate.line import JOINT, VERDICTS, Line, agree, each_of, table
+from fleetlab.core.trace import PLACEMENTS
+from fleetlab.sim import SimResult, simulate
+from fleetlab.stats import NORMAL, Statistic, allowed_misses
+from fleetlab.studies.audit import Audit, audit
+from fleetlab.studies.validate import logs, means, published, schedules
+from fleetlab.studies.validate.line import JOINT, VERDICTS, Line, agree, each_of, exactly, table
+from fleetlab.traces import read, synthesize
+
+# -- audits ------------------------------------------------------------------------------------------------------------
+
+AUDITED_JOBS = 20_000
+PLACEMENTS_AUDITED = ("best_fit", "worst_fit", "fgd")
+SAMPLED = "its waits are sampled from published quantiles, not from a schedule"
+
+
+def compare_audits(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[Line], list[str]]:
+    """Count the violations of each schedule, and compare recorded with simulated waits where a trace has both."""
+    synthetic = synthesize("pai2020", jobs=AUDITED_JOBS, seed=seed)
+    assert synthetic.cluster is not None
+    lines = []
+    for k, placement in enumerate(PLACEMENTS_AUDITED):
+        schedule = simulate(synthetic.workload, synthetic.cluster, placement=placement, warm_up="none")
+        result = audit(as_trace(schedule), placement=placement)
+        lines += [_violations(f"simulated by {placement}", result), *_again(f"simulated by {placement}", result)]
+        progress("auditing schedules", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
+    lines += _log("built-in", audit(synthetic), SAMPLED)
+    if data is None:
+        return lines, ["left out: audits of real logs: no folder of real traces was given (--data DIR)"]
+    notes = []
+    if (data / logs.OPENB_FOLDER).is_dir():
+        pods = read(data / logs.OPENB_FOLDER / logs.OPENB_PODS, "openb2023")
+        lines += _log("openb 2023", audit(pods), "the waits of pods are the scheduler's latency")
+    else:
+        notes.append(f"left out: audit of openb 2023: not in {data.name}: {logs.OPENB_FOLDER}")
+    if (data / logs.PAI_FOLDER).is_dir():
+        tail = read(data / logs.PAI_FOLDER / logs.PAI_TAIL, "pai2020")
+        machines = read(data / logs.PAI_FOLDER / logs.PAI_MACHINES, "pai2020").cluster
+        lines += _log("PAI, tail of instances", audit(replace(tail, cluster=machines)), "")
+        notes.append("audit of PAI: the tail of the instance table has no requests: only nodes can be checked")
+    else:
+        notes.append(f"left out: audit of PAI: not in {data.name}: {logs.PAI_FOLDER}")
+    progress("auditing schedules", len(PLACEMENTS_AUDITED) + 3, 1.0)
+    return lines, notes
+
+
+def as_trace(result: SimResult) -> Trace:
+    """Return a simulated schedule as a trace, as if a log had recorded it."""
+    times = result.jobs.select("job", "start", "end")
+    frame = (
+        result.world.frame[result.world.measured]
+        .drop("start", "end")
+        .join(times, on="job", how="left", maintain_order="left")
+    )
+    placed = result.placements.join(times, on="job", maintain_order="left")
+    rows = placed.select("job", pl.int_range(pl.len()).alias("worker"), "node", pl.lit("completed").alias("status"),
+                         "start", "end")  # fmt: skip
+    workload = Workload.of(frame.drop("job"), source="simulated")
+    numbers = frame.select("job", number=pl.int_range(pl.len(), dtype=pl.Int64))
+    rows = rows.join(numbers, on="job", maintain_order="left").with_columns(job="number").drop("number")
+    return Trace(workload, Provenance("simulate", "simulated"), cluster=result.cluster,
+                 placements=rows.cast(PLACEMENTS).lazy())  # type: ignore[arg-type]  # fmt: skip
+
+
+def _violations(name: str, result: Audit) -> Line:
+    return exactly(name, "violations", 0, result.violations.height)
+
+
+def _again(name: str, result: Audit) -> list[Line]:
+    """Compare a schedule with its simulation under the same policy: they are equal."""
+    rows = result.waits.filter(pl.col("class") == "all").iter_rows(named=True)
+    return [
+        exactly(name, "mean wait when simulated again, s", row["recorded wait"], row["simulated wait"]) for row in rows
+    ]
+
+
+def _log(name: str, result: Audit, why: str) -> list[Line]:
+    """Return lines about a log, which do not count for or against the simulator."""
+    count = replace(exactly(name, "violations", 0, result.violations.height, why), counts=False)
+    waits = []
+    for row in result.waits.iter_rows(named=True):
+        # The interval is that of the difference: both waits are of the same jobs.
+        error = (row["wait change high"] - row["wait change"]) / NORMAL
+        mean = Statistic.symmetric(row["simulated wait"], error, math.inf)
+        waits.append(Line(name, f"mean wait, {row['class']}, s", row["recorded wait"], mean, why=why, counts=False))
+    return [count, *waits]
+
+
+# -- the validation ----------------------------------------------------------------------------------------------------
 
 PARTS = ("schedules", "means", "approximations", "published", "real", "audit")
 HOW = (
@@ -123,10 +196,10 @@ def validate(
 
     """
     folder = _folder(data)
-    wanted = _known(only)
+    parts_to_run = _parts(only)
     parts: dict[str, Sequence[Line]] = {}
     notes = [HOW]
-    for name in wanted:
+    for name in parts_to_run:
         lines, more = _part(name, folder, seed, progress)
         notes += more
         if lines:
@@ -137,7 +210,8 @@ def validate(
 
 def _part(name: str, data: Path | None, seed: int, progress: Progress) -> LinesAndNotes:
     theory: dict[str, Callable[..., list[Line]]] = {
-        "schedules": schedules.compare, "means": means.compare, "approximations": approximations.compare,
+        "schedules": schedules.compare_schedules, "means": means.compare_means,
+        "approximations": means.compare_approximations,
     }  # fmt: skip
     if name in theory:
         return theory[name](simulate, seed=seed, progress=progress), []
@@ -145,29 +219,32 @@ def _part(name: str, data: Path | None, seed: int, progress: Progress) -> LinesA
         return _published(data, seed, progress)
     if name == "real":
         return _real(data, seed, progress)
-    return audits.compare(data, seed=seed, progress=progress)
+    return compare_audits(data, seed=seed, progress=progress)
 
 
 def _published(data: Path | None, seed: int, progress: Progress) -> LinesAndNotes:
-    lines = [*policies.compare(seed=seed, progress=progress), *helios.compare(seed=seed, progress=progress)]
-    if missing := _missing(data, fgd.PODS, fgd.RESULTS):
+    lines = [
+        *published.compare_policies(seed=seed, progress=progress),
+        *published.compare_helios(seed=seed, progress=progress),
+    ]
+    if missing := _missing(data, published.FGD_PODS, published.FGD_RESULTS):
         return lines, [f"left out: FGD's table: {missing}"]
     assert data is not None
-    return [*fgd.compare(data, seed=seed, progress=progress), *lines], []
+    return [*published.compare_fgd(data, seed=seed, progress=progress), *lines], []
 
 
 def _real(data: Path | None, seed: int, progress: Progress) -> LinesAndNotes:
     """Compare with each log that is there; a note for each that is not."""
     lines: list[Line] = []
     notes: list[str] = []
-    logs = {"Philly": philly, "DLRM 2025": dlrm, "openb 2023": openb, "PAI": pai}
-    for k, (word, log) in enumerate(logs.items()):
-        if missing := _missing(data, log.FOLDER):
-            notes.append(f"left out: {word}: {missing}")
+    for k, (name, (folder, compare)) in enumerate(logs.LOGS.items()):
+        if missing := _missing(data, folder):
+            notes.append(f"left out: {name}: {missing}")
         else:
-            some, more = log.compare(data, seed=seed)
-            lines, notes = lines + some, notes + more
-        progress("simulating real logs", k + 1, (k + 1) / len(logs))
+            assert data is not None
+            more_lines, more_notes = compare(data, seed=seed)
+            lines, notes = lines + more_lines, notes + more_notes
+        progress("simulating real logs", k + 1, (k + 1) / len(logs.LOGS))
     return lines, notes
 
 
@@ -175,8 +252,8 @@ def _missing(data: Path | None, *folders: str) -> str:
     """Return why a comparison cannot be made; empty if it can."""
     if data is None:
         return "no folder of real traces was given (--data DIR)"
-    gone = [name for name in folders if not (data / name).is_dir()]
-    return f"not in {data.name}: {', '.join(gone)}" if gone else ""
+    absent = [name for name in folders if not (data / name).is_dir()]
+    return f"not in {data.name}: {', '.join(absent)}" if absent else ""
 
 
 def _folder(data: Path | str | None) -> Path | None:
@@ -189,7 +266,7 @@ def _folder(data: Path | str | None) -> Path | None:
     return folder
 
 
-def _known(only: Sequence[str]) -> list[str]:
+def _parts(only: Sequence[str]) -> list[str]:
     for name in only:
         lookup("part of a validation", name, PARTS, error=WorkloadError)
     return [name for name in PARTS if not only or name in only]

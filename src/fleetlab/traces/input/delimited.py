@@ -7,17 +7,20 @@ bad line costs one block a slower parse and no other row anything. Both ways giv
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input import line_blocks
-from fleetlab.traces.input.files import SourceFile
-from fleetlab.traces.input.free_text import MOST_LINES, FreeText
-from fleetlab.traces.input.line_blocks import Block
+from fleetlab.traces.input import files
+from fleetlab.traces.input.files import Block, SourceFile
+
+MOST_COLUMNS = 10_000
+KINDS: dict[str, type[pl.DataType]] = {"": pl.String, "f": pl.Float64, "i": pl.Int64}
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,18 @@ class TableSchema:
     quote: bool = True
     free: FreeText | None = None  # columns that may hold separators and line ends, where nothing is quoted
 
+    @classmethod
+    def of(cls, name: str, columns: str, *, optional: str = "", **more: Any) -> TableSchema:  # noqa: ANN401
+        """Build one of columns by name, in order: a text, or with `:f` a number and with `:i` a whole number.
+
+        >>> TableSchema.of("jobs", "id gpus:i hours:f").columns
+        {'id': String, 'gpus': Int64, 'hours': Float64}
+        """
+        kinds = dict(word.partition(":")[::2] for word in columns.split())
+        return cls(name, {c: KINDS[kind] for c, kind in kinds.items()}, optional=frozenset(optional.split()), **more)
+
     @property
-    def wanted(self) -> dict[str, type[pl.DataType]]:
+    def columns_to_read(self) -> dict[str, type[pl.DataType]]:
         """The columns that are read."""
         return {k: v for k, v in self.columns.items() if self.only is None or k in self.only}
 
@@ -58,8 +71,8 @@ class Layout:
 
     @property
     def kinds(self) -> dict[str, type[pl.DataType]]:
-        """What each column holds; those that nobody wants are text."""
-        return {name: self.table.wanted.get(name, pl.String) for name in self.columns}
+        """What each column holds; those that are not read are text."""
+        return {name: self.table.columns_to_read.get(name, pl.String) for name in self.columns}
 
 
 @dataclass
@@ -78,6 +91,7 @@ def read_header(block: Block, source: SourceFile, table: TableSchema) -> tuple[L
     if not table.header:
         return Layout(table, tuple(table.columns)), block
     first, _, rest = block.data.partition(b"\n")
+    check_width(first.count(table.separator.encode()) + 1, source)
     try:
         names = next(csv.reader([first.decode().rstrip("\r")], delimiter=table.separator), [])
     except (UnicodeDecodeError, csv.Error):
@@ -93,13 +107,20 @@ def read_header(block: Block, source: SourceFile, table: TableSchema) -> tuple[L
     return Layout(table, tuple(names)), Block(rest, block.line + 1, block.share, block.too_long)
 
 
+def check_width(columns: int, source: SourceFile) -> None:
+    """Raise if a first line has more columns than any list of jobs: to compare their names takes minutes."""
+    if columns > MOST_COLUMNS:
+        msg = f"{source.name}: {columns:,} columns in its first line, and at most {MOST_COLUMNS:,} are read"
+        raise TraceError(msg, hint="a list of jobs has a line for each job: are these its rows, turned on their side?")
+
+
 def parse(block: Block, layout: Layout, *, ended: bool) -> ParsedBlock:
     """The rows of a block; where the file has not `ended`, its last record may go on in the next block."""
     fast = _fast(block, layout)
     rows = _careful(block, layout, ended=ended) if fast is None else ParsedBlock(fast)
-    wanted = layout.table.wanted
-    absent = [pl.lit(None, dtype=v).alias(k) for k, v in wanted.items() if k not in layout.columns]
-    rows.frame = rows.frame.with_columns(absent).select([*wanted, "line"])
+    columns = layout.table.columns_to_read
+    absent = [pl.lit(None, dtype=v).alias(k) for k, v in columns.items() if k not in layout.columns]
+    rows.frame = rows.frame.with_columns(absent).select([*columns, "line"])
     return rows
 
 
@@ -111,7 +132,7 @@ def _fast(block: Block, layout: Layout) -> pl.DataFrame | None:
     data = block.data.replace(b"\r\n", b"\n") if b"\r" in block.data else block.data
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     marks = data.count(layout.table.separator.encode())
-    # In a table of one column, a blank line cannot be told from an empty value by counting separators.
+    # In a table of one column, a blank line and an empty value have the same number of separators.
     if len(layout.columns) == 1 or marks != lines * (len(layout.columns) - 1):
         return None
     if b"\r" in data or (layout.table.quote and b'"' in data):
@@ -126,7 +147,7 @@ def _fast(block: Block, layout: Layout) -> pl.DataFrame | None:
 
 
 def _scanned(data: bytes, layout: Layout) -> pl.DataFrame | None:
-    wanted = [name for name in layout.columns if name in layout.table.wanted]
+    names = [name for name in layout.columns if name in layout.table.columns_to_read]
     try:
         scan = pl.scan_csv(
             data,
@@ -136,7 +157,7 @@ def _scanned(data: bytes, layout: Layout) -> pl.DataFrame | None:
             quote_char=None,
             raise_if_empty=False,
         )
-        return scan.select(list(dict.fromkeys([*wanted, layout.columns[-1]]))).collect()
+        return scan.select(list(dict.fromkeys([*names, layout.columns[-1]]))).collect()
     except (pl.exceptions.PolarsError, OSError):  # the latter where a block looks as if it were compressed
         return None
 
@@ -162,8 +183,8 @@ def _careful(block: Block, layout: Layout, *, ended: bool) -> ParsedBlock:
     while k < len(lines):
         length, columns = _record(lines, k, block, layout, ended=ended)
         if not length:
-            left = b"\n".join([*lines[k:], b""])
-            rows.rest = Block(left, block.line + k, block.share)
+            unread = b"\n".join([*lines[k:], b""])
+            rows.rest = Block(unread, block.line + k, block.share)
             break
         if isinstance(columns, str):
             rows.bad.append((block.line + k, columns))
@@ -227,8 +248,8 @@ def _free_record(
     if fields is None and length > 1:
         length, fields = 1, free.fields(window[0], layout.columns, layout.table.separator)
     if fields is None:
-        got = window[0].count(layout.table.separator) + 1
-        return length, f"{len(layout.columns)} columns expected, got: {got}"
+        count = window[0].count(layout.table.separator) + 1
+        return length, f"{len(layout.columns)} columns expected, got: {count}"
     return length, fields
 
 
@@ -240,7 +261,7 @@ def _length(lines: list[bytes], first: int, block: Block, *, ended: bool) -> int
     for k in range(first + 1, len(lines)):
         size += 1 + len(lines[k])
         # What stood on a line that was taken out is not known: no record goes across.
-        if size > line_blocks.LONGEST or block.line + k in block.too_long:
+        if size > files.LONGEST or block.line + k in block.too_long:
             return 0
         if lines[k].count(b'"') % 2:
             return k + 1 - first
@@ -267,3 +288,73 @@ def _numbers(frame: pl.DataFrame, layout: Layout, bad: list[tuple[int, str]]) ->
             bad.append((line, f"`{name}` is not a number: {value[:80]!r}"))
         frame = frame.with_columns(cast.alias(name)).filter(~wrong)
     return frame
+
+
+# -- free text -------------------------------------------------------------------------------------------------------
+
+
+MOST_LINES = 1000  # of one row
+MOST_WAYS = 5000  # to split a row into its fields, at most
+
+Row = list[str]
+
+
+@dataclass(frozen=True)
+class FreeText:
+    """Which columns of a table are free text, how the others look, and how its rows begin."""
+
+    columns: frozenset[str]
+    begins: re.Pattern[str]  # the start of a row's first line
+    forms: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    choose: Callable[[Sequence[dict[str, str]]], int] = lambda _: 0  # among several ways in which a row comes apart
+
+    def length(self, lines: Sequence[str], columns: Sequence[str], separator: str, *, ended: bool) -> int:
+        """How many of the lines are the row that begins with the first; 0 if lines after them may be its too."""
+        width = len(columns) - 1
+        marks, lasts = lines[0].count(separator), columns[-1] in self.columns
+        for k in range(1, min(len(lines), MOST_LINES)):
+            if marks >= width and not lasts:
+                return k
+            if self.begins.match(lines[k]) or lines[k].count(separator) == width:
+                return _without_blank(lines[:k])
+            marks += lines[k].count(separator)
+        open_end = marks < width or lasts
+        return 0 if open_end and not ended and len(lines) < MOST_LINES else _without_blank(lines[:MOST_LINES])
+
+    def fields(self, text: str, columns: Sequence[str], separator: str) -> Row | None:
+        """The fields of a row; None if it cannot be one."""
+        parts = text.split(separator)
+        if len(parts) == len(columns) and "\n" not in text:
+            return parts
+        ways: list[Row] = []
+        self._come_apart(parts, columns, separator, [], ways)
+        if not ways:
+            return None
+        at = self.choose([dict(zip(columns, way, strict=True)) for way in ways]) if len(ways) > 1 else 0
+        return ways[at]
+
+    def _come_apart(self, parts: Row, columns: Sequence[str], separator: str, row: Row, ways: list[Row]) -> None:
+        if len(ways) >= MOST_WAYS or len(parts) < len(columns):
+            return
+        if not columns:
+            if not parts:
+                ways.append(row)
+            return
+        free = columns[0] in self.columns
+        longest = len(parts) - len(columns) + 1 if free else 1
+        for size in range(1, longest + 1):
+            text = separator.join(parts[:size])
+            if self._fits(columns[0], text, free=free):
+                self._come_apart(parts[size:], columns[1:], separator, [*row, text], ways)
+
+    def _fits(self, column: str, text: str, *, free: bool) -> bool:
+        form = self.forms.get(column)
+        return bool(form.fullmatch(text)) if form else free or "\n" not in text
+
+
+def _without_blank(lines: Sequence[str]) -> int:
+    """Lines but for empty ones at the end, which are between rows."""
+    size = len(lines)
+    while size > 1 and not lines[size - 1].strip():
+        size -= 1
+    return size

@@ -8,18 +8,20 @@ from __future__ import annotations
 import gzip
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from queue import Queue
+from threading import Thread
+from typing import IO, Any, Literal, cast
 from zlib import error as zlib_error
 
 from isal import igzip, isal_zlib
 
 from fleetlab.core import TraceError
+from fleetlab.core.files import TAR, reject_unsafe_member
 
-TAR = (".tar.gz", ".tgz", ".tar")
 BROKEN: Any = (EOFError, gzip.BadGzipFile, isal_zlib.error, zlib_error, tarfile.TarError)
 
 
@@ -111,8 +113,7 @@ class _Member:
             self._tar = tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20)  # noqa: SIM115  closed with `plain`
         table = self._next()
         if table is None:
-            msg = f"{archive}: no table in the archive"
-            raise TraceError(msg, hint="it should contain one .csv or .json file")
+            raise TraceError(f"{archive}: no table in the archive", hint="it should contain one .csv or .json file")
         self._file = table
 
     def _next(self) -> IO[bytes] | None:
@@ -147,21 +148,6 @@ def _numbers_checked() -> Iterator[None]:
         raise tarfile.ReadError(str(e)) from None
 
 
-def reject_unsafe_member(member: tarfile.TarInfo, archive: str) -> None:
-    """Raise if a member of a tar is not a plain file or folder inside the archive's own folder."""
-    parts = PurePosixPath(member.name)
-    if parts.is_absolute() or ".." in parts.parts:
-        msg = f"{archive}: a member points outside the archive: `{member.name}`"
-    elif not (member.isreg() or member.isdir()):
-        msg = f"{archive}: a member is a link or a device: `{member.name}`"
-    elif member.issparse():
-        # A few bytes that claim to be a terabyte of nothing.
-        msg = f"{archive}: a member is a sparse file: `{member.name}`"
-    else:
-        return
-    raise TraceError(msg, hint="nothing was written; do not use this archive")
-
-
 def sources(path: Path) -> list[SourceFile]:
     """Every readable file at `path`: itself, or those right inside the folder, by name."""
     try:
@@ -182,5 +168,97 @@ def _require_regular_file(path: Path) -> None:
     # A pipe or a device may never end, and cannot be read twice.
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        msg = f"not a regular file or folder: {path}"
-        raise TraceError(msg, hint="save it as a regular file first")
+        raise TraceError(f"not a regular file or folder: {path}", hint="save it as a regular file first")
+
+
+# -- blocks of lines -------------------------------------------------------------------------------------------------
+
+
+BLOCK = 32 << 20  # bytes parsed at once: large enough to be quick, small enough to hold several
+LONGEST = 1 << 20  # bytes of one line, or of one record; anything longer is no row of a trace
+
+
+@dataclass
+class Block:
+    """Lines, and where in their file they stand."""
+
+    data: bytes  # whole lines
+    line: int  # of the first of them, from 1
+    share: float  # of the packed file used up
+    too_long: list[int] = field(default_factory=list)  # lines taken out: each left an empty one in its place
+
+    def after(self, rest: Block | None) -> Block:
+        """The same with what was left over of the block before it."""
+        return Block(rest.data + self.data, rest.line, self.share, self.too_long) if rest else self
+
+
+def blocks(source: SourceFile) -> Iterator[Block]:
+    """All lines of a file, in order."""
+    line = 1
+    with source.open() as stream:
+        size = max(1, source.size)
+        pending = b""
+        while True:
+            more = stream.read(BLOCK)
+            share = min(1.0, stream.position() / size)
+            cut = more.rfind(b"\n") + 1
+            if more and not cut:
+                pending += more
+                if len(pending) > LONGEST:
+                    pending = pending[: LONGEST + 1]  # it will be rejected: no need to hold the rest of it
+                continue
+            data, pending = pending + more[:cut], more[cut:]
+            if data:
+                block = Block(data, line, share)
+                line += data.count(b"\n") + (not data.endswith(b"\n"))
+                yield _drop_long_lines(block)
+            if not more:
+                return
+
+
+def _drop_long_lines(block: Block) -> Block:
+    """Take out lines that are too long, leaving an empty line in place of each, so that numbers still fit."""
+    data, at, begin = block.data, 0, 0
+    pieces = []
+    while at + LONGEST < len(data):
+        # From one line's beginning, leap to the last that begins within reach; if none does, this line is too long.
+        if leap := data.rfind(b"\n", at, at + LONGEST + 1) + 1:
+            at = leap
+            continue
+        pieces.append(data[begin:at])
+        block.too_long.append(block.line + data.count(b"\n", 0, at))
+        end = data.find(b"\n", at)
+        at = begin = end if end >= 0 else len(data)
+    if pieces:
+        block.data = b"".join([*pieces, data[begin:]])
+    return block
+
+
+def prefetch(blocks: Iterator[Block]) -> Generator[Block]:
+    """Unpack the next block while this one is being parsed."""
+    queue: Queue[Block | BaseException | None] = Queue(maxsize=1)
+    stopped: list[Literal[True]] = []
+
+    def work() -> None:
+        try:
+            for block in blocks:
+                queue.put(block)
+                if stopped:
+                    return
+            queue.put(None)
+        except BaseException as e:  # handed over to whoever is reading
+            queue.put(e)
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while (item := queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.append(True)
+        while thread.is_alive():
+            if not queue.empty():
+                queue.get()
+            thread.join(0.01)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -59,7 +62,30 @@ class Format:
     read: Callable[..., Trace]  # (path, intake) and, by keyword, what `options` names
     fits: Callable[[Peek], bool]
     options: frozenset[str] = frozenset()  # of `map`, `zone`, `since`
-    any_table: bool = False  # takes what other formats would take too, if asked to
+    unpacks: bool = False  # takes an archive of several files as the folder that it is of
+    any_table: bool = False  # takes what other formats would take too, if it is named
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        read: Callable[..., Trace],
+        fits: Callable[[Peek], bool] | None = None,
+        **more: Any,  # noqa: ANN401
+    ) -> Format:
+        """Build one that `formats.toml` describes; without `fits` it is recognized by the columns there."""
+        about = dict(_descriptions()[name])
+        columns = about.pop("columns", [])
+
+        def by_columns(peek: Peek) -> bool:
+            return any(peek.has_columns(*names) for names in columns)
+
+        return cls(name, **about, read=read, fits=fits or by_columns, **more)
+
+
+@cache
+def _descriptions() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files("fleetlab.traces").joinpath("formats.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +119,7 @@ def finish(
     intake: Intake,
     workload: Workload,
     *,
-    source: str,
+    source: str | None = None,
     cluster: Cluster | None = None,
     notes: tuple[str, ...] = (),
     settings: dict[str, object] | None = None,
@@ -102,7 +128,7 @@ def finish(
     """Close the counter and make the trace: all that every reader ends with."""
     return Trace(
         workload,
-        Provenance("read", source, json.loads(json.dumps(settings or {}, default=str))),
+        Provenance("read", source or workload.source, json.loads(json.dumps(settings or {}, default=str))),
         cluster=cluster,
         rejects=intake.rejects(),
         counts=intake.counts(),

@@ -17,10 +17,9 @@ import polars as pl
 from fleetlab.core import TraceError
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.trace import COUNTS, REJECTS
-from fleetlab.traces.input import line_blocks
+from fleetlab.traces.input import files
 from fleetlab.traces.input.delimited import Layout, ParsedBlock, TableSchema, parse, read_header
-from fleetlab.traces.input.files import SourceFile
-from fleetlab.traces.input.line_blocks import LONGEST, Block, blocks, prefetch
+from fleetlab.traces.input.files import LONGEST, Block, SourceFile, blocks, prefetch
 
 __all__ = ["LONGEST", "Intake", "Rule", "TableSchema"]
 
@@ -71,15 +70,15 @@ class Intake:
 
     def table(self, source: SourceFile, table: TableSchema) -> pl.DataFrame:
         """All rows of a table that fits in memory."""
-        empty = pl.DataFrame(schema=table.wanted | {"line": pl.Int64})
+        empty = pl.DataFrame(schema=table.columns_to_read | {"line": pl.Int64})
         return pl.concat([empty, *self.batches(source, table)])
 
     def _too_long(self, block: Block, source: SourceFile, table: TableSchema) -> None:
-        reason = f"the line is longer than {line_blocks.LONGEST:,} bytes"
+        reason = f"the line is longer than {files.LONGEST:,} bytes"
         self.rows[table.name] += len(block.too_long)
         self.reject(table.name, source.name, [(line, reason) for line in block.too_long])
 
-    # -- turning away -------------------------------------------------------------------------------------------
+    # -- rejecting ----------------------------------------------------------------------------------------------
 
     def validate(self, frame: pl.DataFrame, table: str, file: str, rules: Sequence[Rule]) -> pl.DataFrame:
         """Reject each row that breaks a rule, with the first rule it breaks; return the other rows."""
@@ -120,7 +119,7 @@ class Intake:
     def counts(self) -> pl.DataFrame:
         """Rows read, kept and rejected, by table."""
         away: dict[str, int] = dict(self.rejects().group_by("table").len().iter_rows())
-        # Also what was kept or turned away of a table that nobody counted: then the law shows it.
+        # Also tables of which rows were kept or rejected but not counted: then rows and counts do not add up.
         names = dict.fromkeys([*self.rows, *self.kept, *away])
         rows = [(name, self.rows.get(name, 0), self.kept.get(name, 0), away.get(name, 0)) for name in names]
         return pl.DataFrame(rows, schema=COUNTS, orient="row")

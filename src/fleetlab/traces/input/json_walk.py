@@ -26,7 +26,7 @@ class Walk:
 
     @property
     def line(self) -> int:
-        """The line of this position, from 1; each line end is counted once, however often this is asked."""
+        """The line of this position, from 1; each line end is counted once, however often this is read."""
         self._line += self.text.count("\n", self._counted, self.at)
         self._counted = self.at
         return self._line
@@ -48,7 +48,7 @@ class Walk:
         """Whatever stands here."""
         self.next()
         try:
-            found, self.at = self._decoder.raw_decode(self.text, self.at)
+            value, self.at = self._decoder.raw_decode(self.text, self.at)
         except RecursionError:
             why = "nested too deep"
             raise self.broken(why, self.at) from None
@@ -56,7 +56,7 @@ class Walk:
             raise self.broken(e.msg, e.pos) from None
         except ValueError as e:  # a number of too many digits
             raise self.broken(str(e)[:80], self.at) from None
-        return found
+        return value
 
     def elements(self) -> Iterator[tuple[int, Any]]:
         """What a list holds, each with the line it begins on."""

@@ -1,12 +1,73 @@
-"""Times in any common format, recognized by their form.
+"""Times in a log: how they are written, in which zone, and when the log begins.
+
+Where clocks are set back, an hour occurs twice and a local time is ambiguous. It is read as the first one, unless an
+end would come before its start: then as the second.
 
 Unix time is known by its size: above 1e11 it is in milliseconds, above 1e14 in microseconds, above 1e17 in nanoseconds.
 Else a text is ISO 8601, with a zone or by the clock of a place. A small number is seconds from an unknown date.
+
+Programs that print a log list what ran inside a window, and so what was submitted long before it. Left where it is, one
+such job stretches the span of a month over a year, and every rate comes out too low.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
 import polars as pl
+
+from fleetlab.core import TraceError
+from fleetlab.traces.input.intake import Rule
+from fleetlab.traces.input.written_times import in_iso
+
+STAMP = (
+    "%Y-%m-%d %H:%M:%S"  # without fractions of a second: none of these logs has them, and parsing is four times faster
+)
+LATEST = 1e11  # seconds, some three thousand years: nothing that was logged lies beyond
+
+
+def is_zone(zone: str) -> bool:
+    """Is this the name of a time zone, to us and to the frame library?"""
+    try:
+        ZoneInfo(zone)
+        pl.select(pl.lit(datetime(2000, 1, 1)).dt.replace_time_zone(zone))
+    except (ZoneInfoNotFoundError, ValueError, OSError, pl.exceptions.PolarsError):
+        return False
+    return True
+
+
+def valid_zone(zone: str) -> str:
+    """Give back a zone that the user named, or raise if there is none by that name."""
+    if not is_zone(zone):
+        msg = f"unknown time zone: `{zone[:80]}`"
+        raise TraceError(msg, hint="use IANA names: America/Los_Angeles, Asia/Shanghai, UTC")
+    return zone
+
+
+def local(column: str, zone: str, *, again: bool = False) -> pl.Expr:
+    """When the clock of `zone` showed this stamp (`again`: for the second time); null if it never did."""
+    wall_clock = pl.col(column).str.strip_chars().str.to_datetime(STAMP, strict=False, time_unit="us")
+    there = wall_clock.dt.replace_time_zone(zone, ambiguous="latest" if again else "earliest", non_existent="null")
+    return _seconds(there)
+
+
+def local_after(column: str, zone: str, before: str) -> pl.Expr:
+    """When the clock of `zone` showed this stamp, not before the moment in column `before` if that can be."""
+    once = local(column, zone)
+    return pl.when(once < pl.col(before)).then(local(column, zone, again=True)).otherwise(once)
+
+
+def with_offset(column: str) -> pl.Expr:
+    """When it was, by a stamp that carries its offset from UTC; null if it is not such a stamp."""
+    return _seconds(pl.col(column).str.strip_chars().str.to_datetime(f"{STAMP}%#z", strict=False, time_unit="us"))
+
+
+def _seconds(moment: pl.Expr) -> pl.Expr:
+    seconds = moment.dt.timestamp("us") / 1e6
+    # The Unix zero is what programs write when they know no time.
+    return pl.when((seconds > 0) & (seconds < LATEST)).then(seconds)
+
 
 # How a text begins, and how many characters of it are the day and the time; what follows is a tail.
 DAY = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -27,7 +88,9 @@ def moments(text: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
     seconds, form = by_size(text.cast(pl.Float64, strict=False))
     if not (seconds.is_null() & text.is_not_null()).any():
         return seconds, form
-    read, how = written(text, zone)
+    read, how = iso_moments(text, zone)
+    if (read.is_null() & seconds.is_null() & text.is_not_null() & (how != SKIPPED)).any():
+        read, how = iso_moments(in_iso(text), zone)
     return seconds.zip_with(seconds.is_not_null(), read), form.zip_with(seconds.is_not_null(), how)
 
 
@@ -37,7 +100,7 @@ def by_size(number: pl.Series) -> tuple[pl.Series, pl.Series]:
     seconds: pl.Expr = x
     form = pl.when(x.is_not_null()).then(SECONDS).otherwise(NOTHING)
     for unit, (_, above, per_second) in SIZES.items():
-        # NaN and infinity stay as they are, and are turned away later by their own reason.
+        # NaN and infinity stay as they are, and are rejected later with their own reason.
         large = x.is_finite() & (x > above)
         seconds = pl.when(large).then(x / per_second).otherwise(seconds)
         form = pl.when(large).then(unit).otherwise(form)
@@ -45,11 +108,11 @@ def by_size(number: pl.Series) -> tuple[pl.Series, pl.Series]:
     return result["seconds"], result["form"]
 
 
-def written(text: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
+def iso_moments(text: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
     """Unix seconds of what is ISO 8601, null for what is not; without a zone of its own, by the clock of `zone`."""
     frame = pl.DataFrame({"text": text}).with_columns(head=_head())
     frame = frame.with_columns(naive=_naive(), tail=pl.col("text").str.slice(pl.col("head")))
-    # Tails are few, +08:00 in every row as a rule: each is taken apart once.
+    # Tails are few, +08:00 in every row as a rule: each is parsed once.
     tails = frame.select(pl.col("tail").drop_nulls().unique()).with_columns(_tail())
     frame = frame.join(tails, on="tail", how="left", maintain_order="left")
     first, last = (
@@ -114,3 +177,49 @@ def _tail() -> list[pl.Expr]:
         pl.when(fits).then(micro.fill_null(0)).alias("fraction"),
         pl.when(zone.is_not_null()).then(east * (hours * 3600 + minutes * 60) * 1_000_000).alias("offset"),
     ]
+
+
+FEWEST = 20  # jobs: of fewer, a long silence tells nothing
+NEAR = 0.01  # of the span
+
+
+def moment(text: str | None, zone: str) -> float | None:
+    """The moment that a user names, by the clock of `zone`, as a log would write it."""
+    if text is None:
+        return None
+    seconds = moments(pl.Series([text.strip()], dtype=pl.String), zone)[0][0]
+    if seconds is None or not abs(seconds) <= LAST:
+        msg = f"`since` is not a date or time: `{text[:80]}`"
+        raise TraceError(msg, hint="as in 2024-05-01 or 2024-05-01T08:00:00, in the time zone `zone`")
+    return float(seconds)
+
+
+def ended_before(since: float | None, value: str | pl.Expr) -> list[Rule]:
+    """What has no part in the log."""
+    return [] if since is None else [("ended before `since`", pl.col("end") < since, value)]
+
+
+def clip_to_start(jobs: pl.DataFrame, since: float | None) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Let older jobs be submitted when the log begins; of what ran by then, start and run time are not the log's."""
+    if since is None:
+        return jobs, _sparse(jobs["submit"].sort())
+    older, ran = pl.col("submit") < since, (pl.col("start") < since).fill_null(value=False)
+    first = jobs.select(older.sum().alias("older"), ran.sum().alias("ran")).row(0)
+    note = f"{first[0]:,} jobs were submitted before `since`: their submit time is set to 0; "
+    note += f"{first[1]:,} of them had started by then: they hold their GPUs from the begin of the log on"
+    unless_running = [pl.when(~ran).then(pl.col(c)).alias(c) for c in ("start", "runtime")]
+    times = pl.col([c for c in ("submit", "eligible") if c in jobs.columns]).clip(lower_bound=since)
+    return jobs.with_columns(times, *unless_running, initial=older), (note,)
+
+
+def _sparse(submit: pl.Series) -> tuple[str, ...]:
+    """A word of warning, where hardly any job takes up most of the span."""
+    if len(submit) < FEWEST or not (span := submit[-1] - submit[0]):
+        return ()
+    part = (submit - submit[0]) / span
+    # The first hundredth of them, less those that are near what follows.
+    first = max(k for k in range(1, len(submit) // 100 + 2) if k == 1 or part[k] - part[k - 1] > NEAR)
+    if part[first] <= 0.5:
+        return ()
+    note = f"the first {int(100 * part[first])} % of the span has {first:,} of {len(submit):,} jobs; if these are "
+    return (note + "older than the log, arrival rates are too low: set `since` to the start of the log",)

@@ -15,7 +15,8 @@ import polars as pl
 from isal import igzip
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input.files import TAR, SourceFile, Stream, reject_unsafe_member, sources
+from fleetlab.core.files import TAR, reject_unsafe_member
+from fleetlab.traces.input.files import SourceFile, Stream, sources
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.json_walk import Walk
 
@@ -68,8 +69,7 @@ def files(path: Path) -> tuple[SourceFile, SourceFile | None]:
     logs = [SourceFile(path)] if named else [s for s in there if s.stem == "cluster_job_log"]
     lists = [s for s in there if s.stem == "cluster_machine_list"]
     if len(logs) != 1 or len(lists) > 1:
-        msg = f"not one cluster_job_log, or more than one cluster_machine_list, in: {path}"
-        raise TraceError(msg, hint=EXPECTS)
+        raise TraceError(f"not one cluster_job_log, or more than one cluster_machine_list, in: {path}", hint=EXPECTS)
     return logs[0], lists[0] if lists else None
 
 
@@ -102,8 +102,7 @@ def _walk(raw: IO[bytes], archive: str) -> Iterator[tuple[tarfile.TarInfo, IO[by
 def _bounded(file: IO[bytes] | Stream, name: str) -> bytes:
     data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        msg = f"{name}: more than {LARGEST:,} bytes, which no job log of Philly has"
-        raise TraceError(msg, hint=EXPECTS)
+        raise TraceError(f"{name}: more than {LARGEST:,} bytes, which no job log of Philly has", hint=EXPECTS)
     return data
 
 
@@ -129,8 +128,7 @@ def _text(source: SourceFile) -> str:
     try:
         return data.decode(json.detect_encoding(data))
     except UnicodeDecodeError as e:
-        msg = f"{source.name}: not UTF-8 at byte: {e.start:,}"
-        raise TraceError(msg, hint=EXPECTS) from None
+        raise TraceError(f"{source.name}: not UTF-8 at byte: {e.start:,}", hint=EXPECTS) from None
 
 
 @dataclass(frozen=True)

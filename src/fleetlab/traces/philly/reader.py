@@ -24,7 +24,7 @@ from fleetlab.core.trace import PLACEMENTS
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
-from fleetlab.traces.input.timestamps import local, local_after, valid_zone
+from fleetlab.traces.input.times import local, local_after, valid_zone
 from fleetlab.traces.philly.job_log import JobLog, files, tables
 
 ZONE = "America/Los_Angeles"
@@ -81,7 +81,6 @@ def read(path: Path, intake: Intake, *, zone: str = ZONE) -> Trace:
     return finish(
         intake,
         workload,
-        source="philly",
         cluster=cluster,
         placements=_placements(log, jobs, zero).lazy(),
         names=jobs.select("job", name="jobid").lazy(),
@@ -94,7 +93,7 @@ def _cluster(source: SourceFile, intake: Intake) -> Cluster:
     named = intake.table(source, MACHINES).with_columns(pl.col("machineId").str.strip_chars().replace("", None))
     frame = intake.validate(named, "machines", source.name, MACHINE_RULES)
     memory = pl.col("single GPU mem").str.extract(MEMORY).cast(pl.Int64)
-    # The list does not say which GPUs they are: their memory is all there is to tell them apart.
+    # The list does not say which GPUs they are: their memory is all that distinguishes them.
     kind = pl.concat_str(pl.lit("GPU-"), memory.cast(pl.String), pl.lit("GB"))
     cluster = Cluster.of(
         frame.select(
@@ -136,8 +135,8 @@ def _unreadable(time: str) -> pl.Expr:
     return pl.col(f"{time}_time").is_not_null() & pl.col(time).is_null()
 
 
-def _first_where(*shown: tuple[str, pl.Expr]) -> pl.Expr:
-    return pl.coalesce([pl.col(column).filter(bad).first() for column, bad in shown])
+def _first_where(*columns: tuple[str, pl.Expr]) -> pl.Expr:
+    return pl.coalesce([pl.col(column).filter(bad).first() for column, bad in columns])
 
 
 def _jobs(records: pl.DataFrame) -> pl.DataFrame:
@@ -204,13 +203,4 @@ def _fits(peek: Peek) -> bool:
     return of_archive or any(s.startswith("[") and '"attempts"' in s and '"submitted_time"' in s for s in starts)
 
 
-FORMAT = Format(
-    name="philly",
-    title="Microsoft 2017, deep-learning training (Philly)",
-    expects="cluster_job_log, or a folder or trace-data.tar.gz with it and cluster_machine_list",
-    licence="CC-BY-4.0",
-    origin="github.com/msr-fiddle/philly-traces (ATC'19)",
-    read=read,
-    fits=_fits,
-    options=frozenset({"zone"}),
-)
+FORMAT = Format.of("philly", read, _fits, options=frozenset({"zone"}))

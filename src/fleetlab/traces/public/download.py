@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib import request
 from urllib.error import HTTPError, URLError
@@ -23,11 +23,28 @@ from urllib.parse import urlsplit
 
 from fleetlab.core import TraceError
 from fleetlab.core.progress import Progress
-from fleetlab.traces.public.catalogue import File
 
 CHUNK = 1 << 18
 ENOUGH = 1 << 20  # bytes: a try that brought so many is no failure, however it ended
 AGAIN = {408, 425, 429, 500, 502, 503, 504}  # what a server says when it is worth asking once more
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a published trace: its address, and what is known of its content."""
+
+    address: str
+    sha256: str | None = None
+    table: str | None = None  # SHA-256 of the one table inside, where the file is a tar.gz
+    size: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What the file is called, there and here."""
+        name = PurePosixPath(urlsplit(self.address).path).name
+        if name in ("", "..") or "\\" in name:
+            raise TraceError(f"no file name in the address: {self.address}")
+        return name
 
 
 @dataclass(frozen=True)
@@ -78,14 +95,14 @@ def _try(file: File, address: str, part: Path, progress: Progress, timeout: floa
         with _request(address, partial, part, timeout) as response:
             at, total = _agreed(response, partial, part)
             _acceptable(response, file, address, total)
-            _room(part, total - at if total is not None else 0)
+            _check_disk_space(part, total - at if total is not None else 0)
             with part.open("ab" if at else "wb") as out:
                 if not at:
                     note = {"address": address, "mark": _mark(response.headers), "size": total}
                     _note(part).write_text(json.dumps(note), "utf-8")
                 _copy(response, out, at, total, file, progress)
     except OSError as e:
-        # What the network does wrong is told apart below: what is left is the disk.
+        # Errors of the network are handled below: this one is of the disk.
         msg = f"cannot write {part}: {e.strerror or e}"
         raise TraceError(
             msg, hint="free space or fix permissions, then run the same command again: it resumes"
@@ -176,8 +193,7 @@ def _request(address: str, partial: _PartialFile, part: Path, timeout: float) ->
     except (OSError, HTTPException) as e:
         raise _Broken(_error_text(e)) from None
     except ValueError as e:
-        msg = f"not an address: {address!r}: {e}"
-        raise TraceError(msg) from None
+        raise TraceError(f"not an address: {address!r}: {e}") from None
 
 
 def _refused(code: int, reason: str, address: str, part: Path) -> Exception:
@@ -240,7 +256,7 @@ def _acceptable(response: HTTPResponse, file: File, address: str, total: int | N
         raise TraceError(msg, hint="does this network require a login?")
 
 
-def _room(part: Path, needed: int) -> None:
+def _check_disk_space(part: Path, needed: int) -> None:
     free = shutil.disk_usage(part.parent).free
     if needed > free:
         msg = f"not enough disk space for {part.name.removesuffix('.part')}: {needed:,} bytes needed, {free:,} free"

@@ -1,12 +1,20 @@
-"""Bring a published trace here, and prove that it is the published one."""
+"""Bring a published trace here, and prove that it is the published one.
+
+`published.json` says where public traces lie, and the checksums by which a copy is known to be the real one. Addresses
+on GitHub name a commit, so that a file there never changes under its checksum. Checksums are those that the owner
+prints (pai2020, philly) or those that copies of the owner's files at that commit agree on; a file without one, or with
+several copies that differ, is said to be not verified.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -17,11 +25,30 @@ from fleetlab.core import Estimate, Provenance, Result, TraceError
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.input.files import BROKEN, _unpacked
-from fleetlab.traces.public.catalogue import PUBLISHED, File, PublicTrace
-from fleetlab.traces.public.download import Patience, discard, download
+from fleetlab.traces.public.download import File, Patience, discard, download
 
 CHUNK = 1 << 20
 VERIFIED, UNVERIFIED = "as published", "not verified: no published checksum"
+
+
+@dataclass(frozen=True)
+class PublicTrace:
+    """A trace that its owner published, file by file."""
+
+    name: str
+    files: tuple[File, ...]
+    then: str = ""  # what is left to do by hand
+
+
+def _published() -> dict[str, PublicTrace]:
+    entries = json.loads(files(__package__).joinpath("published.json").read_text("utf-8"))
+    return {
+        name: PublicTrace(name, tuple(File(**file) for file in entry["files"]), entry.get("then", ""))
+        for name, entry in entries.items()
+    }
+
+
+PUBLISHED = _published()
 
 
 class Copy(NamedTuple):
@@ -110,7 +137,7 @@ def gather(
     with _disk(into):
         into.mkdir(parents=True, exist_ok=True)
     rows = [
-        _brought(file, address, into / file.name, progress, patience or Patience())
+        _download(file, address, into / file.name, progress, patience or Patience())
         for file, address in zip(published.files, addresses, strict=True)
     ]
     return FetchResult(
@@ -129,24 +156,22 @@ def _address(file: File, base: str | None) -> str:
     except ValueError:
         good = False
     if not good:
-        msg = f"not a web address: {address}"
-        raise TraceError(msg, hint="it starts with https:// and a host name")
+        raise TraceError(f"not a web address: {address}", hint="it starts with https:// and a host name")
     return address
 
 
-def _brought(file: File, address: str, place: Path, progress: Progress, patience: Patience) -> Copy:
+def _download(file: File, address: str, place: Path, progress: Progress, patience: Patience) -> Copy:
     with _disk(place):
         there = place.is_file()
         if there and (digest := _right(place, file)) is not None:
             return _copy(file, place, "already there", digest)
         if place.exists() and not there:
-            msg = f"not a regular file: {place}"
-            raise TraceError(msg, hint="choose another folder")
+            raise TraceError(f"not a regular file: {place}", hint="choose another folder")
     part = place.with_name(f"{place.name}.part")
     download(file, address, part, progress=progress, patience=patience)
     with _disk(place):
         digest = _verified(part, file, address)
-        _put(part, place)
+        _install(part, place)
     return _copy(file, place, "replaced" if there else "fetched", digest)
 
 
@@ -171,10 +196,10 @@ def _verified(part: Path, file: File, address: str) -> str:
     return digest
 
 
-def _another(part: Path, address: str, what: str, found: str, published: str) -> TraceError:
+def _another(part: Path, address: str, what: str, actual: str, published: str) -> TraceError:
     # Kept, it would be gone on with next time, and be as wrong.
     discard(part)
-    msg = f"{address} is not the published file: {what} is {found}, not {published}"
+    msg = f"{address} is not the published file: {what} is {actual}, not {published}"
     return TraceError(msg, hint="the download was removed: try again; if it fails again, see the owner's page")
 
 
@@ -196,7 +221,7 @@ def _table_digest(part: Path, file: File) -> str:
     return digest.hexdigest()
 
 
-def _put(part: Path, place: Path) -> None:
+def _install(part: Path, place: Path) -> None:
     with part.open("rb+") as f:
         os.fsync(f.fileno())
     part.replace(place)

@@ -6,8 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize.joint_law import Floats, Ints
-from fleetlab.traces.synthesize.laws import A_DAY, DAY, LAWS
+from fleetlab.traces.synthesize.joint_law import A_DAY, DAY, LAWS, Floats, Ints
 
 FIRST_WEEKDAY = 2  # a Wednesday, Monday being 0
 HOURS = 24

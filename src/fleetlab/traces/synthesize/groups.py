@@ -1,7 +1,7 @@
 """Recurring groups of jobs, their request shapes and their users.
 
-Groups are dealt like cards, the largest first, each into a place that still has room for it; the small ones at the end
-fill what is left. So every law of jobs holds although a group's jobs are all alike.
+Groups are dealt like cards, the largest first, each into a place that still has capacity for it; the small ones fill
+the rest at the end. So every law of jobs holds although a group's jobs are all alike.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetlab.traces.synthesize.bins import summed
-from fleetlab.traces.synthesize.joint_law import Bools, Floats, Ints
-from fleetlab.traces.synthesize.laws import FULL, LAWS, PRINTED, curve
+from fleetlab.traces.synthesize.joint_law import FULL, LAWS, PRINTED, Bools, Floats, Ints, curve, summed
 from fleetlab.traces.synthesize.requests import RequestShapes
 
 # How many users there are in a part of the trace: the authors' sample of 100,000 jobs has about 577 of 1,300.
@@ -53,10 +51,10 @@ def groups(jobs: int, shapes: RequestShapes, rng: np.random.Generator) -> Groups
     sizes = summed(first, parts, len(parts)).astype(np.int64)
     gang, user = shapes.instances[row] > 1, np.empty(len(parts), dtype=np.int64)
     users, share = _users(jobs, int(parts[gang].sum()))
-    for some, room in ((gang, users * share), (~gang, users * (1 - share))):
+    for some, capacity in ((gang, users * share), (~gang, users * (1 - share))):
         whole = np.flatnonzero(some & ~second)
         whole = whole[np.argsort(-sizes[whole], kind="stable")]
-        user[whole] = deal(sizes[whole], room, rng)
+        user[whole] = deal(sizes[whole], capacity, rng)
     _, name = np.unique(first, return_inverse=True)
     return Groups(parts, kind, user[first], name, second)
 
@@ -136,34 +134,34 @@ def _between(a: float, b: float, mass: float) -> Ints:
     return np.asarray(np.clip(stretched, low, b), dtype=np.int64)
 
 
-def deal(sizes: Ints, room: Floats, rng: np.random.Generator) -> Ints:
-    """Deal groups, largest first, over places in proportion to the room left there; give each its place."""
-    left = room * (sizes.sum() / room.sum())
+def deal(sizes: Ints, capacity: Floats, rng: np.random.Generator) -> Ints:
+    """Deal groups, largest first, over places in proportion to the capacity left there; give each its place."""
+    remaining = capacity * (sizes.sum() / capacity.sum())
     place = np.empty(len(sizes), dtype=np.int64)
     start = 0
     while start < len(sizes):
         # The last ones, of a single job, also go where less than one is expected: there, now and then, there is one.
         enough = sizes[start] if sizes[start] > 1 else 0.0
-        fits = np.where(left >= enough, left, 0.0)
+        fits = np.where(remaining >= enough, remaining, 0.0)
         if not fits.any():
-            fits = (left >= left.max()).astype(float)
+            fits = (remaining >= remaining.max()).astype(float)
         stop = _hand(sizes, start, float(fits.sum()))
         hand = sizes[start:stop]
         upto = np.cumsum(fits)
         # Evenly through the places: each gets what it should, to one group.
         at = (rng.permutation(len(hand)) + rng.random()) / len(hand) * upto[-1]
-        place[start:stop] = np.minimum(np.searchsorted(upto, at, side="right"), len(room) - 1)
-        left -= summed(place[start:stop], hand, len(room))
+        place[start:stop] = np.minimum(np.searchsorted(upto, at, side="right"), len(capacity) - 1)
+        remaining -= summed(place[start:stop], hand, len(capacity))
         start = stop
     return place
 
 
-def _hand(sizes: Ints, start: int, room: float) -> int:
-    """How many to deal at once: of about one size, and no more than a good part of the room, except the last ones."""
+def _hand(sizes: Ints, start: int, capacity: float) -> int:
+    """How many to deal at once: of about one size, and at most a good part of the capacity, except the last ones."""
     if sizes[start] == 1:
         return len(sizes)
     alike = int(np.searchsorted(-sizes, -sizes[start] * 0.8, side="right"))
-    upto = int(np.searchsorted(np.cumsum(sizes[start:alike]), room / 3)) + start
+    upto = int(np.searchsorted(np.cumsum(sizes[start:alike]), capacity / 3)) + start
     return max(start + 1, min(alike, upto))
 
 

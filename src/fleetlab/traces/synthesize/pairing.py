@@ -87,8 +87,7 @@ def _multipliers(margins: Margins, rows: Floats, weights: Floats, value: Floats,
         if (np.abs(slope) < CLOSE * slack).all():
             return at
         at = at - np.linalg.solve(_curvature(law, rows, weights) + np.diag(slack**2), slope)
-    msg = "no pairing has these margins and grants these wishes"
-    raise AssertionError(msg)
+    raise AssertionError("no pairing has these margins and grants these wishes")
 
 
 def _moments(law: Floats, rows: Floats, weights: Floats) -> Floats:
@@ -104,7 +103,7 @@ def _curvature(law: Floats, rows: Floats, weights: Floats) -> Floats:
         both = mine / along[:, None] / across
         first = (rows * mine).sum(axis=2) / along
         more = (rows * mine).sum(axis=1) / across - first @ both  # what the second margin tells beyond the first
-        left = (1 + RIDGE) * np.eye(len(across)) - both.T @ both
-        rest = (flat * mine.ravel()) @ flat.T - first @ first.T - more @ np.linalg.solve(left, more.T)
+        schur = (1 + RIDGE) * np.eye(len(across)) - both.T @ both
+        rest = (flat * mine.ravel()) @ flat.T - first @ first.T - more @ np.linalg.solve(schur, more.T)
         curved += rest * np.outer(weight, weight)
     return curved

@@ -11,8 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize.joint_law import Bools, Constraint, Floats, Ints, fit
-from fleetlab.traces.synthesize.laws import (
+from fleetlab.traces.synthesize.joint_law import (
     CPU_ONLY,
     FULL,
     KNOWN_A_SECOND,
@@ -21,8 +20,13 @@ from fleetlab.traces.synthesize.laws import (
     REQUEST_EDGES,
     TABLE,
     TYPES,
+    Bools,
+    Constraint,
+    Floats,
+    Ints,
     cores,
     curve,
+    fit,
     gpus,
 )
 
@@ -150,7 +154,7 @@ def _types(law: Floats) -> Floats:
     gpu = law[:, 1:]
     lean = LEANING[request_class(MILLI[1:])]
     fits = _fits()[:, 1:, :CPU_ONLY]
-    # A gang goes where it has room with the CPUs and memory that most ask for: elsewhere it would have to ask for less.
+    # A gang goes where it fits with the CPUs and memory that most ask for: elsewhere it would have to ask for less.
     usual = fits[..., CPUS == USUAL_CPUS, MEMORY == USUAL_MEMORY]
     prior = lean * fits.any(axis=(3, 4)) * np.where(usual[..., 0], 1.0, 1e-9)
     constraints = [
@@ -162,7 +166,7 @@ def _types(law: Floats) -> Floats:
         allocated = part * gpus(name) / KNOWN_A_SECOND / RUN_TIME[name]
         constraints.append(Constraint(requested * np.eye(len(TYPES))[TYPES.index(name)], allocated, 0.01 * allocated))
     typed = np.zeros((*law.shape, CPU_ONLY + 1))
-    typed[:, 1:, :CPU_ONLY] = fit("types", prior, constraints, given=gpu)
+    typed[:, 1:, :CPU_ONLY] = fit("types", prior, constraints, marginal=gpu)
     typed[:, 0, CPU_ONLY] = law[:, 0]
     return typed
 
@@ -188,7 +192,7 @@ def _cpus(law: Floats) -> Floats:
     whole = np.maximum(1, MILLI / 1000)[:, None]
     heart = np.where(plenty, PLENTIFUL * whole**0.8, 6000 * whole**0.6)[None, :, :, None]
     fits = np.where(_fits().any(axis=4), 1.0, 1e-12)
-    return fit("cpus", _near(cpus / heart, 0.9) * fits, constraints, given=law)
+    return fit("cpus", _near(cpus / heart, 0.9) * fits, constraints, marginal=law)
 
 
 def _memory(law: Floats) -> Floats:
@@ -203,7 +207,7 @@ def _memory(law: Floats) -> Floats:
         for upto, percent in zip(*curve(LAWS["job_total_cdf"]["memory"]), strict=True)
     ]
     prior = np.broadcast_to(_near(memory / (5 * CPUS[None, :, None]), 0.9), (*law.shape, len(MEMORY)))
-    return fit("memory", prior, constraints, given=law)
+    return fit("memory", prior, constraints, marginal=law)
 
 
 def _near(ratio: Floats, spread: float) -> Floats:
@@ -214,9 +218,9 @@ def _near(ratio: Floats, spread: float) -> Floats:
 
 @cache
 def _fits() -> Bools:
-    """Could a gang of this shape start on the empty nodes of this type, and leave room for others?"""
+    """Could a gang of this shape start on the empty nodes of this type, and leave capacity for others?"""
     milli, cpus, memory = MILLI[:, None, None], CPUS[None, :, None], MEMORY[None, None, :]
-    room = np.zeros((CPU_ONLY + 1, len(MILLI), len(CPUS), len(MEMORY)), dtype=np.int64)
+    instances = np.zeros((CPU_ONLY + 1, len(MILLI), len(CPUS), len(MEMORY)), dtype=np.int64)
     for m in LAWS["machines"]:
         a_gpu = np.where(
             milli < 1000, 1000 // np.maximum(milli, 1) * m["gpus"], m["gpus"] * 1000 // np.maximum(milli, 1)
@@ -224,5 +228,5 @@ def _fits() -> Bools:
         by_gpu = np.where(milli == 0, 1 << 20, a_gpu)
         on_node = np.minimum(by_gpu, np.minimum(m["cpus"] * 1000 // cpus, m["memory_gb"] * 1024 // memory))
         at = TYPES.index(m["gpu_type"]) if m["gpu_type"] else CPU_ONLY
-        room[at] += m["nodes"] * on_node
-    return np.moveaxis(room, 0, 1)[None] >= ROOM * SIZES[:, None, None, None, None]
+        instances[at] += m["nodes"] * on_node
+    return np.moveaxis(instances, 0, 1)[None] >= ROOM * SIZES[:, None, None, None, None]

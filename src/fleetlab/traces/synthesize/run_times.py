@@ -11,10 +11,28 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize.bins import below, drawn, grid, means, ranked, summed
 from fleetlab.traces.synthesize.groups import Groups
-from fleetlab.traces.synthesize.joint_law import Bools, Constraint, Floats, Ints, fit
-from fleetlab.traces.synthesize.laws import CPU_ONLY, GANG_EDGES, GANGS, LAWS, PRINTED, TABLE, TYPES, curve
+from fleetlab.traces.synthesize.joint_law import (
+    CPU_ONLY,
+    GANG_EDGES,
+    GANGS,
+    LAWS,
+    PRINTED,
+    TABLE,
+    TYPES,
+    Bools,
+    Constraint,
+    Floats,
+    Ints,
+    at_quantiles,
+    below,
+    curve,
+    fit,
+    grid,
+    means,
+    ranked,
+    summed,
+)
 from fleetlab.traces.synthesize.requests import RequestShapes, shapes
 
 EDGES = grid(3.0, PRINTED["gpu_run_time_max"], 96)
@@ -80,7 +98,7 @@ def run_times() -> Floats:
         of_type = of_type / (share[np.arange(POOLS) // len(GANGS) == k].sum() * (1 - failed))
         for percent, value in zip(*curve(LAWS["run_time"]["type"][name]), strict=True):
             constraints.append(Constraint(of_type * (below(EDGES, value) - percent / 100), 0.0, DIGITISED))
-    return fit("run times", _prior(failed), constraints, given=share)
+    return fit("run times", _prior(failed), constraints, marginal=share)
 
 
 def _prior(failed: float) -> Floats:
@@ -102,26 +120,26 @@ class TypeGroups:
 
 
 def sample_run_times(
-    groups: Groups, shapes: RequestShapes, shape: Ints, known: Bools, rng: np.random.Generator
+    groups: Groups, shapes: RequestShapes, shape: Ints, has_runtime: Bools, rng: np.random.Generator
 ) -> tuple[Floats, Bools]:
-    """Run time of each job, and whether it failed; not a number where it is not `known`. Jobs stand by group."""
+    """Run time of each job, and whether it failed; not a number without `has_runtime`. Jobs stand by group."""
     law = run_times()
     chance = law[:, 1] / np.maximum(law.sum(axis=1), 1e-300)
     row, of = shapes.first[groups.kind], np.repeat(np.arange(len(groups.jobs)), groups.jobs)
     type, instances = shapes.type[row], shapes.instances[row]
-    asked, due = np.stack([shapes.gpu_milli, shapes.cpu_milli]) * shapes.instances, held_a_job()
+    requests, due = np.stack([shapes.gpu_milli, shapes.cpu_milli]) * shapes.instances, held_a_job()
     runtime, failed = np.full(len(of), np.nan), np.zeros(len(of), dtype=bool)
     place = rng.random(int(groups.user.max()) + 1)[groups.user]
     # With another GPU share a group runs for another time.
     place = np.clip(place + groups.second * OTHER * (rng.random(len(place)) - 0.5), 0.0, 1.0)
     for k, stream in enumerate(rng.spawn(CPU_ONLY + 1)):
-        mine, which = type == k, np.flatnonzero((type[of] == k) & known)
+        mine, which = type == k, np.flatnonzero((type[of] == k) & has_runtime)
         if not len(which):
             continue
         members = TypeGroups(groups.jobs[mine], pools(type, instances)[mine], instances[mine], place[mine])
         mine_of = (np.cumsum(mine) - 1)[of[which]]
-        wanted = due[:, k] * np.count_nonzero(known) if k in HELD else None
-        runtime[which], bin = _spread_evenly(members, mine_of, asked[:, shape[which]], wanted, stream)
+        target = due[:, k] * np.count_nonzero(has_runtime) if k in HELD else None
+        runtime[which], bin = _spread_evenly(members, mine_of, requests[:, shape[which]], target, stream)
         failed[which] = stream.random(len(which)) < chance[members.pool[mine_of], bin]
     return runtime, failed
 
@@ -132,44 +150,44 @@ def held_a_job() -> Floats:
     law, both = shapes(), run_times().sum(axis=1)
     mean = both @ means(EDGES) / np.maximum(both.sum(axis=1), 1e-300)
     seconds = law.share * law.instances * mean[pools(law.type, law.instances)]
-    return np.stack([summed(law.type, seconds * asked, CPU_ONLY + 1) for asked in (law.gpu_milli, law.cpu_milli)])
+    return np.stack([summed(law.type, seconds * amount, CPU_ONLY + 1) for amount in (law.gpu_milli, law.cpu_milli)])
 
 
 def _spread_evenly(
-    members: TypeGroups, of: Ints, asked: Ints, wanted: Floats | None, rng: np.random.Generator
+    members: TypeGroups, of: Ints, requests: Ints, target: Floats | None, rng: np.random.Generator
 ) -> tuple[Floats, Ints]:
-    """Draw run times until the GPUs and CPUs `asked` for are held about as long as `wanted`, or take the nearest.
+    """Draw run times until the GPUs and CPUs of `requests` are held about as long as `target`, or take the nearest.
 
     A few groups of large gangs hold a good part of a small pool: left to chance, one seed has it a third full and
     another two thirds.
     """
-    if wanted is None:
-        return _drawn(members, of, NEAR, rng)
+    if target is None:
+        return _sample(members, of, NEAR, rng)
     nearest = np.inf
     for k in range(min(max(WORK // len(of), LEAST), MOST)):
         # A user of large gangs may run for too long or too short a time: the farther off, the more chance decides.
-        value, bin = _drawn(members, of, NEAR * (1 + k), rng)
-        miss = float(np.abs(asked @ value / wanted - 1).max())
+        value, bin = _sample(members, of, NEAR * (1 + k), rng)
+        miss = float(np.abs(requests @ value / target - 1).max())
         if miss < nearest:
-            nearest, kept = miss, (value, bin)
+            nearest, best = miss, (value, bin)
         if miss <= EVEN:
             break
-    return kept
+    return best
 
 
-def _drawn(members: TypeGroups, of: Ints, near: float, rng: np.random.Generator) -> tuple[Floats, Ints]:
+def _sample(members: TypeGroups, of: Ints, near: float, rng: np.random.Generator) -> tuple[Floats, Ints]:
     """Whole seconds that each job runs, and the bin of the law that they are in."""
     both = run_times().sum(axis=1)
     base, part = _bases(members, near, rng)
     heart, low, high = (
-        np.log(drawn(both, EDGES, members.pool, at)[0]) for at in (base, base - part / 2, base + part / 2)
+        np.log(at_quantiles(both, EDGES, members.pool, at)[0]) for at in (base, base - part / 2, base + part / 2)
     )
     spread = SPREAD[rng.choice(len(SPREAD), size=len(heart), p=STEADINESS)]
     # Ranking will spread a group over its own part of the law: that much of its spread is there already.
     spread = np.sqrt(np.maximum(spread**2 - (high - low) ** 2 / 12, 0.0))
     score = heart[of] + spread[of] * rng.standard_normal(len(of))
     pool = members.pool[of]
-    value, bin = drawn(both, EDGES, pool, ranked(pool, score))
+    value, bin = at_quantiles(both, EDGES, pool, ranked(pool, score))
     return np.maximum(1.0, np.rint(value)), bin
 
 

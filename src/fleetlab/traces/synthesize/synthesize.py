@@ -11,10 +11,19 @@ from fleetlab.core import Provenance, Trace, TraceError, Workload
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.synthesize.arrivals import submissions
-from fleetlab.traces.synthesize.bins import summed
 from fleetlab.traces.synthesize.groups import Groups, deal, groups, job_shapes
-from fleetlab.traces.synthesize.joint_law import Bools, Ints
-from fleetlab.traces.synthesize.laws import A_DAY, CPU_ONLY, EPOCH, TABLE, TYPES, ZONE, cluster
+from fleetlab.traces.synthesize.joint_law import (
+    A_DAY,
+    CPU_ONLY,
+    EPOCH,
+    TABLE,
+    TYPES,
+    ZONE,
+    Bools,
+    Ints,
+    cluster,
+    summed,
+)
 from fleetlab.traces.synthesize.requests import shapes
 from fleetlab.traces.synthesize.run_times import sample_run_times
 from fleetlab.traces.synthesize.usage import usage
@@ -125,7 +134,7 @@ def _checked_share(constrained: float) -> float:
 
 def _jobs(jobs: int, days: float, constrained: float, seed: int, progress: Progress) -> tuple[pl.DataFrame, float]:
     """Make each part from a stream of chance of its own, so that changing one leaves the others as they are."""
-    who, when, how_long, ended, waited, *used, asked = np.random.default_rng(seed).spawn(9)
+    who, when, how_long, ended, waited, *used, constraints = np.random.default_rng(seed).spawn(9)
     progress("drawing the requests of jobs", 0, 0.0)
     law = shapes()
     recurring = groups(jobs, law, who)
@@ -155,13 +164,13 @@ def _jobs(jobs: int, days: float, constrained: float, seed: int, progress: Progr
             },
         }
     )
-    only = _one_type_only(recurring, law.type[law.first[recurring.kind]], constrained, asked)
+    only = _one_type_only(recurring, law.type[law.first[recurring.kind]], constrained, constraints)
     frame = frame.with_columns(
         _status(running, waiting, failed), *_names(recurring, group, law.type[shape], only[group])
     ).with_columns(pl.col("runtime", "start").fill_nan(None))
     # Ends of running jobs are lost anywhere in the log: that they ran until its end is not what it says.
-    lost = pl.lit(None, dtype=pl.Float64)
-    frame = frame.with_columns(end=pl.col("start") + pl.col("runtime"), runtime_at_least=lost)
+    unobserved = pl.lit(None, dtype=pl.Float64)
+    frame = frame.with_columns(end=pl.col("start") + pl.col("runtime"), runtime_at_least=unobserved)
     return frame.sort("submit", maintain_order=True), first
 
 
@@ -184,19 +193,19 @@ def _one_type_only(parts: Groups, type: Ints, constrained: float, rng: np.random
     """Choose the groups whose jobs may use no other GPU type than the assigned one: those on V100s, then others."""
     gpu = type < CPU_ONLY
     high = gpu & np.isin(type, [TYPES.index(name) for name in HIGH_END])
-    wanted, only = constrained * parts.jobs[gpu].sum(), np.zeros(len(type), dtype=bool)
+    target, only = constrained * parts.jobs[gpu].sum(), np.zeros(len(type), dtype=bool)
     for some in (high, gpu & ~high):
         of_name = summed(parts.name[some], parts.jobs[some], int(parts.name.max()) + 1).astype(np.int64)
         names = np.flatnonzero(of_name)
         names = names[np.argsort(-of_name[names], kind="stable")]
         total = of_name[names].sum()
-        part = min(1.0, wanted / total) if total else 0.0
+        part = min(1.0, target / total) if total else 0.0
         if part == 1.0:
             only |= some
         elif part > 0:
             chosen = names[deal(of_name[names], np.array([part, 1.0 - part]), rng) == 0]
             only |= some & np.isin(parts.name, chosen)
-        wanted -= part * total
+        target -= part * total
     return only
 
 

@@ -7,9 +7,22 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize.bins import below, drawn, grid, ranked, summed
-from fleetlab.traces.synthesize.joint_law import Constraint, Floats, Ints, fit
-from fleetlab.traces.synthesize.laws import GANG_EDGES, GANGS, LAWS, PRINTED, curve
+from fleetlab.traces.synthesize.joint_law import (
+    GANG_EDGES,
+    GANGS,
+    LAWS,
+    PRINTED,
+    Constraint,
+    Floats,
+    Ints,
+    at_quantiles,
+    below,
+    curve,
+    fit,
+    grid,
+    ranked,
+    summed,
+)
 from fleetlab.traces.synthesize.requests import CPUS, MEMORY, MILLI, RequestShapes, shapes
 
 GPU_MILLI = MILLI[MILLI > 0]
@@ -36,7 +49,7 @@ def usage(what: str, shapes: RequestShapes, shape: Ints, group: Ints, rng: np.ra
     score = like + ALIKE * rng.standard_normal(len(like))
     used = np.zeros(len(shape))
     # No sensor is so fine; and the last bits of a law depend on the machine that fits it.
-    used[some] = np.round(drawn(usage_law(what), EDGES[what], pool, ranked(pool, score))[0], DIGITS)
+    used[some] = np.round(at_quantiles(usage_law(what), EDGES[what], pool, ranked(pool, score))[0], DIGITS)
     return used
 
 
@@ -66,7 +79,7 @@ def usage_law(what: str) -> Floats:
     ]
     for percent, value in zip(*curve(LAWS["usage"][what]), strict=True):
         constraints.append(Constraint(by_instance * below(edges, value * UNIT[what]), percent / 100, DIGITISED))
-    return fit(f"usage of {what}", _prior(edges, requested, what), constraints, given=share)
+    return fit(f"usage of {what}", _prior(edges, requested, what), constraints, marginal=share)
 
 
 def _prior(edges: Floats, requested: Ints, what: str) -> Floats:

@@ -11,9 +11,19 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize.bins import drawn, ranked, summed
-from fleetlab.traces.synthesize.joint_law import Floats, Ints
-from fleetlab.traces.synthesize.laws import CPU_ONLY, GANGS, LAWS, REQUESTS, TYPES, curve
+from fleetlab.traces.synthesize.joint_law import (
+    CPU_ONLY,
+    GANGS,
+    LAWS,
+    REQUESTS,
+    TYPES,
+    Floats,
+    Ints,
+    at_quantiles,
+    curve,
+    ranked,
+    summed,
+)
 from fleetlab.traces.synthesize.pairing import Margins, PairConstraint, paired, tilt
 from fleetlab.traces.synthesize.requests import RequestShapes, shapes
 from fleetlab.traces.synthesize.run_times import EDGES, run_times
@@ -30,16 +40,18 @@ FINE = 8  # waits that stand for a bin
 def waits(law: RequestShapes, shape: Ints, runtime: Floats, rng: np.random.Generator) -> Floats:
     """Wait of each job, in whole seconds; where its run time is not a number, one of any run time."""
     pool, bins = _pools(law)[shape], len(RUN_EDGES) - 1
-    known = np.isfinite(runtime)
+    has_runtime = np.isfinite(runtime)
     at = np.clip(np.searchsorted(RUN_EDGES, runtime, side="right") - 1, 0, bins - 1)
     # What jobs wait by their run time; and, in a last row, whatever that is.
-    given = np.concatenate([_conditional(pool[known], at[known]), margins().second[:, None, :]], axis=1)
-    row = pool * (bins + 1) + np.where(known, at, bins)
-    score, _ = drawn(
-        given.reshape(POOLS * (bins + 1), -1), WAIT_EDGES, row, _spread_evenly(row, law.instances[shape], rng)
+    conditional = np.concatenate(
+        [_conditional(pool[has_runtime], at[has_runtime]), margins().second[:, None, :]], axis=1
+    )
+    row = pool * (bins + 1) + np.where(has_runtime, at, bins)
+    score, _ = at_quantiles(
+        conditional.reshape(POOLS * (bins + 1), -1), WAIT_EDGES, row, _spread_evenly(row, law.instances[shape], rng)
     )
     # Ranks give back to each pool its own waits, to the last one.
-    return np.rint(drawn(margins().second, WAIT_EDGES, pool, ranked(pool, score))[0])
+    return np.rint(at_quantiles(margins().second, WAIT_EDGES, pool, ranked(pool, score))[0])
 
 
 def _conditional(pool: Ints, at: Ints) -> Floats:
@@ -114,7 +126,7 @@ def agreed(part: dict[str, dict[str, float]]) -> tuple[Floats, Floats]:
 
 
 def _median(law: Floats) -> float:
-    return float(np.rint(drawn(law[None, :], RUN_EDGES, np.zeros(1, dtype=np.int64), np.array([0.5]))[0][0]))
+    return float(np.rint(at_quantiles(law[None, :], RUN_EDGES, np.zeros(1, dtype=np.int64), np.array([0.5]))[0][0]))
 
 
 def _within(part: float, least: float = 0.0) -> Floats:

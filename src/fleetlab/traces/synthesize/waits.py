@@ -6,9 +6,24 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize.bins import below, grid, means, summed
-from fleetlab.traces.synthesize.joint_law import Constraint, Floats, Ints, fit
-from fleetlab.traces.synthesize.laws import CPU_ONLY, GANG_EDGES, GANGS, LAWS, PRINTED, REQUESTS, TYPES, curve
+from fleetlab.traces.synthesize.joint_law import (
+    CPU_ONLY,
+    GANG_EDGES,
+    GANGS,
+    LAWS,
+    PRINTED,
+    REQUESTS,
+    TYPES,
+    Constraint,
+    Floats,
+    Ints,
+    below,
+    curve,
+    fit,
+    grid,
+    means,
+    summed,
+)
 from fleetlab.traces.synthesize.requests import request_class, shapes
 
 # Whole seconds while waits are the scheduler's own latency, and even by factors after that.
@@ -44,7 +59,7 @@ def wait_law() -> Floats:
             constraints += _curve(mine / (mine @ share), LAWS["wait"][key][name], slack)
             by_instance = mine * size / (mine @ sizes)
             constraints += _curve(by_instance, LAWS["wait"][f"instance_{key}"][name], BY_INSTANCE)
-    return fit("waits", np.broadcast_to(_prior(), (POOLS, len(EDGES) - 1)) * 1.0, constraints, given=share)
+    return fit("waits", np.broadcast_to(_prior(), (POOLS, len(EDGES) - 1)) * 1.0, constraints, marginal=share)
 
 
 def _curve(weight: Floats, points: dict[str, float], slack: float) -> list[Constraint]:

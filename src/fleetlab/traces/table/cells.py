@@ -1,4 +1,4 @@
-"""The cells of a delimited table, read as a plan asks; rows with a cell that cannot be read are turned away."""
+"""The cells of a delimited table, read as a plan asks; rows with a cell that cannot be read are rejected."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ import polars as pl
 
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
-from fleetlab.traces.input.times import LAST, SKIPPED, by_size, moments, written
-from fleetlab.traces.table.expression import ColumnRef, Node, TextLiteral, evaluate
-from fleetlab.traces.table.mapping import AMOUNTS, COUNTS, ESTIMATE, SPLIT, TEXTS, TIMES, ColumnMap
+from fleetlab.traces.input.times import LAST, SKIPPED, by_size, iso_moments, moments
+from fleetlab.traces.table.expression import (
+    AMOUNTS,
+    COUNTS,
+    ESTIMATE,
+    SPLIT,
+    TEXTS,
+    TIMES,
+    ColumnMap,
+    ColumnRef,
+    Node,
+    TextLiteral,
+    evaluate,
+)
+from fleetlab.traces.table.values import amounts, model
 
 NAME = "jobs"  # of the table, in rejects and counts
 
@@ -16,14 +28,16 @@ NAME = "jobs"  # of the table, in rejects and counts
 NOTHING = ["", "-", "null", "none", "na", "n/a", "nat", "unknown", "0001-01-01t00:00:00z", "1970-01-01t00:00:00z"]
 
 STATUS = {
-    "completed": "completed complete succeeded succeed success successful finished finish done passed pass ok cd",
+    "completed": "completed complete succeeded succeed success successful finished finish done passed pass ok cd "
+    "exited e ended",
     "failed": "failed fail failure error crashed f "
     "timeout timedout timelimit deadline deadlineexceeded to dl outofmemory oom oomkilled "
-    "nodefail nodefailed nodefailure nodelost nf bootfail bf launchfailed",
+    "nodefail nodefailed nodefailure nodelost nf bootfail bf launchfailed exit failedsetup",
     # Taken off its nodes by somebody, and not for a fault of its own.
-    "cancelled": "cancelled canceled killed aborted stopped deleted revoked preempted preempt pr evicted requeued ca",
-    "running": "running processing active started completing r cg",
-    "waiting": "waiting pending queued submitted accepted pd",
+    "cancelled": "cancelled canceled cancelling killed aborted stopped deleted revoked preempted preempt pr evicted "
+    "requeued ca removed x",
+    "running": "running processing active started completing r cg run",
+    "waiting": "waiting pending queued submitted accepted pd pend psusp q qw h hold held idle runnable starting",
 }
 STATES = {word: status for status, words in STATUS.items() for word in words.split()}
 
@@ -33,9 +47,9 @@ BITS = dict.fromkeys((*COUNTS, "gpu_milli"), 31)  # else 53: a float counts no f
 
 
 def read(source: SourceFile, table: TableSchema, intake: Intake, plan: ColumnMap) -> pl.DataFrame:
-    """Every row whose cells can be read, with its `line`; the others are turned away.
+    """Every row whose cells can be read, with its `line`; the others are rejected.
 
-    Beside each time `t` stands `t?`, what it was found to be; times that nobody asked for are null.
+    Beside each time `t` stands `t?`, the form that it is written in; times without a column are null.
     """
     rules = _rules(plan)
     empty = pl.DataFrame(schema=dict.fromkeys(plan.columns, pl.String) | {"line": pl.Int64})
@@ -48,16 +62,17 @@ def read(source: SourceFile, table: TableSchema, intake: Intake, plan: ColumnMap
 
 def _evaluated(batch: pl.DataFrame, plan: ColumnMap) -> pl.DataFrame:
     raw = {name: cleaned(batch[name]) for name in plan.columns}
-    known = {name: _reckoned(raw[name], plan, clock=name in plan.clocks) for name in plan.numbers}
+    kinds = plan.kinds
+    numbers = {name: _reckoned(raw[name], plan, kinds.get(name), clock=name in plan.clocks) for name in plan.numbers}
     columns = {"line": batch["line"]}
     for name, short in plan.columns.items():
         columns[short] = raw[name]
-        if name in known:
-            columns[f"{short}?"] = known[name][0].is_null() & raw[name].is_not_null()
+        if name in numbers:
+            columns[f"{short}?"] = numbers[name][0].is_null() & raw[name].is_not_null()
         if name in plan.clocks:
-            columns[f"{short}!"] = known[name][1] == SKIPPED
+            columns[f"{short}!"] = numbers[name][1] == SKIPPED
     for target, node in plan.nodes.items():
-        columns |= _target(target, node, raw, known, batch.height)
+        columns |= _target(target, node, raw, numbers, batch.height)
     return pl.DataFrame(columns)
 
 
@@ -67,13 +82,15 @@ def cleaned(text: pl.Series) -> pl.Series:
     return stripped.set(stripped.str.to_lowercase().is_in(NOTHING).fill_null(value=False), None)
 
 
-def _reckoned(text: pl.Series, plan: ColumnMap, *, clock: bool) -> tuple[pl.Series, pl.Series]:
+def _reckoned(text: pl.Series, plan: ColumnMap, kind: str | None, *, clock: bool) -> tuple[pl.Series, pl.Series]:
     if clock:
         return moments(text, plan.zone)
     number = text.cast(pl.Float64, strict=False)
+    if kind is not None and (number.is_null() & text.is_not_null()).any():
+        number = number.zip_with(number.is_not_null(), amounts(text, kind))
     # A column of dates can be reckoned with too: `runtime=finished-started`.
     if (number.is_null() & text.is_not_null()).any():
-        number = number.zip_with(number.is_not_null(), written(text, plan.zone)[0])
+        number = number.zip_with(number.is_not_null(), iso_moments(text, plan.zone)[0])
     return number, pl.Series([], dtype=pl.UInt8)
 
 
@@ -81,16 +98,20 @@ def _target(
     target: str,
     node: Node,
     raw: dict[str, pl.Series],
-    known: dict[str, tuple[pl.Series, pl.Series]],
+    numbers: dict[str, tuple[pl.Series, pl.Series]],
     rows: int,
 ) -> dict[str, pl.Series]:
     if target in TEXTS and isinstance(node, ColumnRef):
-        return {target: raw[node.name]}
+        text = raw[node.name]
+        if target == "gpu_types":
+            models = {one: model(one) for one in text.drop_nulls().unique()}
+            text = text.replace_strict(list(models), list(models.values()), default=None, return_dtype=pl.String)
+        return {target: text}
     if isinstance(node, TextLiteral):
         return {target: pl.repeat(node.value, rows, dtype=pl.String, eager=True)}
     if target in TIMES and isinstance(node, ColumnRef):
-        return dict(zip((target, f"{target}?"), known[node.name], strict=True))
-    number = evaluate(node, lambda name: known[name][0], rows)
+        return dict(zip((target, f"{target}?"), numbers[node.name], strict=True))
+    number = evaluate(node, lambda name: numbers[name][0], rows)
     if target in TIMES:
         return dict(zip((target, f"{target}?"), by_size(number), strict=True))
     return {target: _as_text(number) if target in TEXTS else number}
@@ -118,11 +139,11 @@ def _typed(frame: pl.DataFrame) -> pl.DataFrame:
     absent += [pl.lit(0, dtype=pl.UInt8).alias(f"{t}?") for t in TIMES if t not in there]
     amounts = [pl.col(n).round().cast(pl.Int64) for n in AMOUNTS if n in there]
     words = [state().alias("status")] if "status" in there else []
-    kept = ["line", *TIMES, *(f"{t}?" for t in TIMES), *SECONDS, *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
-    return frame.with_columns(*absent, *amounts, *words).select(kept)
+    columns = ["line", *TIMES, *(f"{t}?" for t in TIMES), *SECONDS, *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
+    return frame.with_columns(*absent, *amounts, *words).select(columns)
 
 
-# -- turning away --------------------------------------------------------------------------------------------------
+# -- rejecting -----------------------------------------------------------------------------------------------------
 
 
 def _rules(plan: ColumnMap) -> list[Rule]:

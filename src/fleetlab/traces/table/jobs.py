@@ -9,15 +9,26 @@ import polars as pl
 from fleetlab.core.catalog import NODE_AMOUNTS
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake, Rule
-from fleetlab.traces.input.log_start import ended_before
-from fleetlab.traces.input.times import EPOCH, LOCAL, MILLI, SECONDS, SIZES, TWICE, as_written, later_occurrence
+from fleetlab.traces.input.times import (
+    EPOCH,
+    LOCAL,
+    MILLI,
+    SECONDS,
+    SIZES,
+    TWICE,
+    as_written,
+    ended_before,
+    later_occurrence,
+)
 from fleetlab.traces.table.cells import NAME
-from fleetlab.traces.table.expression import ColumnRef
-from fleetlab.traces.table.mapping import AMOUNTS, SPLIT, TIMES, ColumnMap, map_option
+from fleetlab.traces.table.expression import AMOUNTS, NODES, SPLIT, TIMES, ColumnMap, ColumnRef, map_option
+from fleetlab.traces.table.values import node_names
 
 WHERE_EMPTY = {"instances": 1}  # else 0
 MOST_ON_A_NODE = 16  # GPUs; as thousandths of one they would be hardly any
 WHOLE = 1000  # milli of a GPU
+# Of Slurm: sacct lists steps beside their jobs.
+STEP = r"^\d+(?:_\d+|_\[.*\])?(?:\+\d+)?\.(?:batch|extern|interactive|\d+)$"
 LISTS = {"gpu_types": ";|", "partitions": ",;|"}  # columns with several names in a cell, and what is between them
 DIVIDED = NODE_AMOUNTS  # with the GPUs; GPU memory is that of each GPU
 
@@ -32,10 +43,11 @@ class TableNotes:
     passed_over: int = 0
     most_gpu: int = 0  # the largest `gpu_milli`
     split: int = 0  # jobs of more GPUs than a node has
+    spread: int = 0  # jobs that ran on several nodes
     empty: dict[str, int] = field(default_factory=dict)
 
     def notes(self, plan: ColumnMap, *, zone_given: bool) -> tuple[str, ...]:
-        """What a reader of the trace should know of it; `told` if the user said by which clock it was written."""
+        """What a reader of the trace should know of it; `zone_given`: the user named its time zone."""
         return (*self._clocks(plan, zone_given=zone_given), *self._cells(), *self._slips(plan), *_absent(plan))
 
     def _clocks(self, plan: ColumnMap, *, zone_given: bool) -> list[str]:
@@ -61,12 +73,14 @@ class TableNotes:
             notes.append(f"starts or ends of 0 or -1, read as missing: {self.zeros:,}")
         if self.passed_over:
             notes.append(f"runtimes or ends of jobs that have not ended, ignored: {self.passed_over:,}")
+        if self.spread:
+            notes.append(f"jobs that ran on several nodes, read as equal instances, one a node: {self.spread:,}")
         if self.split:
             notes.append(f"jobs of more GPUs than `{SPLIT}`, split equally over the fewest nodes: {self.split:,}")
         return notes
 
     def _slips(self, plan: ColumnMap) -> list[str]:
-        """The likeliest slip of a map: GPUs where thousandths are asked for."""
+        """The likeliest slip of a map: GPUs where thousandths of one are expected."""
         if not 0 < self.most_gpu <= MOST_ON_A_NODE:
             return []
         node = plan.nodes["gpu_milli"]
@@ -99,7 +113,7 @@ def _no_status(plan: ColumnMap) -> str:
 def to_jobs(
     rows: pl.DataFrame, source: SourceFile, intake: Intake, plan: ColumnMap, since: float | None = None
 ) -> tuple[pl.DataFrame, TableNotes]:
-    """Jobs as a workload asks for them, with a `name`; rows that contradict themselves or others are turned away."""
+    """Jobs as a workload has them, with a `name`; rows that contradict themselves or others are rejected."""
     info = TableNotes(_dated(rows), {t: set(rows[f"{t}?"].unique()) for t in TIMES})
     if info.dated:
         rows = _resolve_ambiguous_hours(_without_zeros(rows, info), plan.zone)
@@ -120,7 +134,22 @@ def to_jobs(
     if "gpu_milli" in rows.columns:
         info.most_gpu = rows.select(pl.col("gpu_milli").max().fill_null(0)).item()
     info.empty = {n: k for n in AMOUNTS if n in rows.columns and (k := rows[n].null_count())}
+    if NODES in rows.columns and "instances" not in plan.nodes:
+        rows, info.spread = _over_nodes(rows)
     return _as_workload(rows), info
+
+
+def _over_nodes(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Make of a job on several nodes as many equal instances, where its GPUs can be divided so."""
+    lists = {one: len(node_names(one)) for one in rows[NODES].drop_nulls().unique()}
+    hosts = pl.col(NODES).replace_strict(lists, default=1, return_dtype=pl.Int64).clip(1)
+    gpus = pl.col("gpu_milli") if "gpu_milli" in rows.columns else pl.lit(0)
+    even = (gpus % (WHOLE * hosts) == 0).fill_null(value=True)
+    nodes = pl.when(even).then(hosts).otherwise(1)
+    amounts = [
+        ((pl.col(n) + nodes - 1) // nodes).alias(n) for n in ("gpu_milli", *DIVIDED) if n in rows.columns
+    ]  # fmt: skip
+    return rows.with_columns(*amounts, instances=nodes), int(rows.select((nodes > 1).sum()).item())
 
 
 def _nodes() -> pl.Expr:
@@ -142,9 +171,9 @@ def _instances(columns: list[str]) -> pl.Expr:
 
 def _split_rules(columns: list[str]) -> list[Rule]:
     gpus, nodes = pl.col("gpu_milli") // WHOLE, _nodes()
-    shown = pl.format("{} GPUs on {} nodes", gpus, nodes)
+    request = pl.format("{} GPUs on {} nodes", gpus, nodes)
     return [
-        (f"cannot be split equally over the fewest nodes of `{SPLIT}`", (nodes > 1) & (gpus % nodes != 0), shown),
+        (f"cannot be split equally over the fewest nodes of `{SPLIT}`", (nodes > 1) & (gpus % nodes != 0), request),
         ("`instances` is too large once split", _instances(columns) * nodes >= 2**31, _instances(columns)),
     ]
 
@@ -193,14 +222,16 @@ def _status_from_times(plan: ColumnMap) -> pl.Expr:
 
 
 def _rules(plan: ColumnMap, *, dated: bool) -> list[Rule]:
-    again = pl.col("job").is_duplicated() & ~pl.col("job").is_first_distinct()
+    same = pl.struct("job", "submit")
+    again = same.is_duplicated() & ~same.is_first_distinct() & pl.col("job").is_not_null()
+    step = pl.col("job").str.contains(STEP)
     return [
         *(_mixed_times(t, _as_written(t, plan), dated=dated) for t in TIMES),
         ("started before it was submitted", pl.col("start") < pl.col("submit"), _as_written("start", plan)),
         ("ended before it started", pl.col("end") < pl.col("start"), _as_written("end", plan)),
         ("ended before it was submitted", pl.col("end") < pl.col("submit"), _as_written("end", plan)),
         ("`runtime` is negative", pl.col("runtime") < 0, "runtime"),
-        *([("duplicate job", again, "job")] if "job" in plan.nodes.keys() - plan.guessed else []),
+        *([("a step of a job", step, "job"), ("duplicate job", again, "job")] if "job" in plan.nodes else []),
     ]
 
 

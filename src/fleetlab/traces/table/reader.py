@@ -10,24 +10,23 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.core.trace import PLACEMENTS
+from fleetlab.traces.input.delimited import check_width
+from fleetlab.traces.input.files import LONGEST, SourceFile, sources
 from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, TableSchema
-from fleetlab.traces.input.line_blocks import LONGEST
-from fleetlab.traces.input.log_start import clip_to_start, moment
-from fleetlab.traces.input.times import moments
-from fleetlab.traces.input.timestamps import valid_zone
+from fleetlab.traces.input.times import clip_to_start, moment, moments, valid_zone
 from fleetlab.traces.table import cells
-from fleetlab.traces.table.expression import named
-from fleetlab.traces.table.guess import guess, told
+from fleetlab.traces.table.expression import ESTIMATE, NODES, TARGETS, TIMES, column_map, listed, map_option, named
+from fleetlab.traces.table.guess import guess, mapping_notes
 from fleetlab.traces.table.jobs import to_jobs
-from fleetlab.traces.table.mapping import ESTIMATE, TIMES, ColumnMap, column_map, listed, map_option
+from fleetlab.traces.table.values import node_names
 
 # How JSON, XML and HTML begin, and no names of columns: `[id],[name]` would be some.
 NO_TABLE = re.compile(r"""\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[{"\]\d-]|$)|<[?!a-zA-Z])""")
@@ -44,24 +43,23 @@ def read(
 ) -> Trace:
     """Read one delimited file; `map` gives columns of a workload as expressions over those of the file."""
     source = _one(path)
-    lines = _beginning(source)
-    separator = _separator(lines[0])
-    header, *first = (_fields(line, separator) for line in lines)
-    given = dict(map or {})
-    plan = column_map(given, header, valid_zone(zone or "UTC"))
-    guesses = guess(plan, given, header, first)
+    separator, header, first = _first_rows(source)
+    check_width(len(header), source)
+    expressions = dict(map or {})
+    plan = column_map(expressions, header, valid_zone(zone or "UTC"))
+    guesses = guess(plan, expressions, header, first)
     guessed = {g.target: g.expression for g in guesses}
     plan = plan.with_guesses(guessed)
     if "submit" not in plan.nodes:
         raise _no_submit(source, header, first)
-    rows = cells.read(source, _table(plan, separator), intake, plan)
+    table = TableSchema(cells.NAME, dict.fromkeys(plan.columns, pl.String), separator=separator)
+    rows = cells.read(source, table, intake, plan)
     begin = moment(since, plan.zone)
     jobs, info = to_jobs(rows, source, intake, plan, begin)
     jobs, older = clip_to_start(jobs, begin)
     jobs, zero = relative_to_first(jobs)
-    workload = Workload.of(
-        jobs.drop("name", ESTIMATE), source=f"csv:{source.stem}", epoch=zero if info.dated else None, zone=zone
-    )
+    own = jobs.drop("name", ESTIMATE, NODES, strict=False)
+    workload = Workload.of(own, source=f"csv:{source.stem}", epoch=zero if info.dated else None, zone=zone)
     intake.keep(cells.NAME, len(workload))
     number = pl.int_range(pl.len(), dtype=pl.Int64)
     named = jobs.select(job=number, name="name").lazy()
@@ -69,48 +67,91 @@ def read(
     return finish(
         intake,
         workload,
-        source=workload.source,
         names=named if "job" in plan.nodes else None,
         series=estimates if ESTIMATE in plan.nodes else {},
-        notes=(*told(plan, given, guesses, header), *info.notes(plan, zone_given=zone is not None), *older),
-        settings={"map": given | guessed, "zone": zone, "since": since, "separator": separator, "zero": zero},
+        placements=_placements(jobs) if NODES in plan.nodes else None,
+        notes=(
+            *mapping_notes(plan, expressions, guesses, header),
+            *info.notes(plan, zone_given=zone is not None),
+            *older,
+        ),
+        settings={"map": expressions | guessed, "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
 
 
-class FirstLook(NamedTuple):
-    """The names of the columns, the first rows, and which column would be taken for which."""
+def _placements(jobs: pl.DataFrame) -> pl.LazyFrame:
+    """Return on which nodes each job ran, one row for each."""
+    lists = {one: node_names(one) for one in jobs[NODES].drop_nulls().unique()}
+    columns = {NODES: list(lists), "node": list(lists.values())}
+    named = pl.DataFrame(columns, schema={NODES: pl.String, "node": pl.List(pl.String)})
+    ran = jobs.select(NODES, "status", "start", "end", job=pl.int_range(pl.len(), dtype=pl.Int64))
+    rows = ran.filter(pl.col("start").is_not_null()).join(named, on=NODES).explode("node")
+    rows = rows.drop_nulls("node").with_columns(worker=pl.int_range(pl.len()).over("job"))
+    return rows.select(list(PLACEMENTS)).cast(PLACEMENTS).lazy()  # type: ignore[arg-type]
 
-    header: list[str]
-    rows: list[list[str]]
-    spelled: list[str]  # the columns as expressions have them
-    map: dict[str, str]
-    note: str  # why nothing was guessed
+
+ROWS = 5
+MOST_COLUMNS = 60  # that are shown
+CELL = 60  # characters of a cell that are shown
 
 
-def first_look(path: Path) -> FirstLook:
-    """Look at the beginning of a table, as `read` does."""
-    lines = _beginning(_one(path))
-    separator = _separator(lines[0])
-    header, *rows = (_fields(line, separator) for line in lines)
-    plan, note, guesses = column_map({}, header, "UTC"), "", []
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What is known of a log before it is read."""
+
+    formats: tuple[str, ...]  # that it looks like, the likeliest first
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    spelled: tuple[str, ...] = ()  # the columns as an expression has them; empty: this is no table
+    map: Mapping[str, str] = field(default_factory=dict)  # expressions by column of a workload, as they are guessed
+    targets: tuple[str, ...] = ()  # columns of a workload that can be mapped
+    note: str = ""  # why nothing was guessed
+
+
+def preview(path: Path | str) -> Preview:
+    """Look at the beginning of a log, as the readers would: what it may be, and which column becomes which."""
+    from fleetlab.traces import readers
+
+    peek = Peek(Path(path))
+    formats = tuple(f.name for f in readers().values() if f.fits(peek))
+    if len(peek.files) != 1:
+        lines = zip(peek.files.values(), peek.first_lines, strict=True)
+        return Preview(formats, ("file", "first line"), tuple((source.name, line[:CELL]) for source, line in lines))
+    source = next(iter(peek.files.values()))
+    text = tuple((line[: 2 * CELL],) for line in peek.beginning(source).splitlines()[:ROWS])
+    note, guesses = "", []
+    try:
+        _, header, rows = _first_rows(source)
+        plan = column_map({}, header, "UTC")
+    except TraceError as e:
+        return Preview(formats, ("first lines",), text, note=str(e))
     try:
         guesses = guess(plan, {}, header, rows)
     except TraceError as e:
         note = f"{e}: {e.hint}" if e.hint else str(e)
+    if not all(header):  # no names of columns: a log of another kind
+        return Preview(formats, ("first lines",), text)
     texts = {target: named(target) for target in plan.nodes} | {g.target: g.expression for g in guesses}
-    return FirstLook(header, [row for row in rows if row], [named(name) for name in header], texts, note)
+    cells_shown = [tuple(cell[:CELL] for cell in row[:MOST_COLUMNS]) for row in rows if row]
+    return Preview(
+        formats or (FORMAT.name,), tuple(header[:MOST_COLUMNS]), tuple(cells_shown[:ROWS]),
+        tuple(named(name) for name in header[:MOST_COLUMNS]), texts, TARGETS, note,
+    )  # fmt: skip
+
+
+def _first_rows(source: SourceFile) -> tuple[str, list[str], list[list[str]]]:
+    """Return the separator, the names of the columns, and the first rows."""
+    lines = _beginning(source)
+    separator = _separator(lines[0])
+    header, *rows = (_fields(line, separator) for line in lines)
+    return separator, header, rows
 
 
 def _one(path: Path) -> SourceFile:
     there = sources(path)
     if len(there) != 1:
-        msg = f"not one file, but {len(there)}, in: {path}"
-        raise TraceError(msg, hint="name the table itself")
+        raise TraceError(f"not one file, but {len(there)}, in: {path}", hint="name the table itself")
     return there[0]
-
-
-def _table(plan: ColumnMap, separator: str) -> TableSchema:
-    return TableSchema(cells.NAME, dict.fromkeys(plan.columns, pl.String), separator=separator)
 
 
 def _beginning(source: SourceFile) -> list[str]:
@@ -165,14 +206,4 @@ def _fits(peek: Peek) -> bool:
     return any(peek.has_columns("submit", separator=separator) for separator in SEPARATORS)
 
 
-FORMAT = Format(
-    name="csv",
-    title="Any delimited table, by a map",
-    expects="one file with column names in its first line; common names are known, others by --map submit=COLUMN …",
-    licence="yours",
-    origin="yours",
-    read=read,
-    fits=_fits,
-    options=frozenset({"map", "zone", "since"}),
-    any_table=True,
-)
+FORMAT = Format.of("csv", read, _fits, options=frozenset({"map", "zone", "since"}), any_table=True)

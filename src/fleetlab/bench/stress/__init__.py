@@ -1,1 +1,0 @@
-"""Stress test: raise the number of tenants of one kind until something breaks."""

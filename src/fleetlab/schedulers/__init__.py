@@ -1,0 +1,1 @@
+"""Schedulers with rules of their own: one folder each, with its configuration, its rules and its simulation."""

@@ -1,0 +1,1 @@
+"""What schedulers written in Python stand on: the event queue, the cluster, runs and the schedule made of them."""

@@ -1,5 +1,0 @@
-"""Slurm accounting logs (`sacct -P`) and node lists (`scontrol show node`, `sinfo`)."""
-
-from fleetlab.traces.slurm.reader import FORMAT, read
-
-__all__ = ["FORMAT", "read"]
