@@ -143,7 +143,7 @@ def test_las_takes_its_threshold(s):
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_only_orders_that_look_at_what_changes_move(name):
-    assert BY_NAME[name].moves is (name in ("las", "fair", "srpt"))
+    assert BY_NAME[name].moves is (name in ("las", "fair", "srpt", "wfp3", "unicef"))
 
 
 # -- does its key move? --------------------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def test_a_click_on_a_job_opens_its_story_and_so_does_enter(tab):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
-    tab.open(f"{SMALL}&warm_up=none")
+    tab.open(f"{SMALL}&warm_up=none&base={quote('warm_up=none')}")  # one timeline, without jobs of a warm-up
     drawn(tab)
     tab.browser.set_script_timeout(PATIENCE)
     gpu, gpus, jobs = tab.browser.execute_async_script(ALONE)
