@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -98,17 +99,36 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: rank.get(item.path, -NEW))
 
 
+def processes_below(pid):
+    """Yield the processes that one has started, and those that they have."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield child
+                yield from processes_below(child)
+
+
+def spent():
+    """Return the CPU seconds of this process and of all below it: of some that live on, as servers and the browser."""
+    total = sum(os.times()[:4])
+    for pid in processes_below(os.getpid()):
+        with suppress(OSError):
+            own = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+            total += sum(map(int, own)) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
 class Clock:
-    """The CPU seconds of each test file: those of this process, and of others that have ended."""
+    """The CPU seconds of each test file: those of this process and of all that it has started."""
 
     def __init__(self):
-        self.seconds, self.begin = defaultdict(float), sum(os.times()[:4])
+        self.seconds, self.begin = defaultdict(float), spent()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self):
         """Give a report what went by since the one before."""
         report = yield
-        now = sum(os.times()[:4])
+        now = spent()
         report.cpu, self.begin = now - self.begin, now
         return report
 
@@ -170,9 +190,9 @@ def command(monkeypatch, capfd):
         signal.signal(number, handler)
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """Chromium, driven; or a word that it is not here."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """Chromium, driven, one for all modules of a process of pytest; or a word that it is not here."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     driver = shutil.which("chromedriver")
     if not chromium or not driver:
@@ -186,3 +206,19 @@ def browser(tmp_path_factory):
     found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield found
     found.quit()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """A new window of Chromium, without what other modules stored, emulated or had downloaded."""
+    others = chromium.window_handles
+    chromium.switch_to.new_window("window")
+    opened = chromium.current_window_handle
+    for handle in others:
+        chromium.switch_to.window(handle)
+        chromium.close()
+    chromium.switch_to.window(opened)
+    chromium.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
+    chromium.execute_cdp_cmd("Network.clearBrowserCache", {})
+    chromium.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "default"})
+    return chromium

@@ -116,7 +116,7 @@ def hostile() -> Trace:
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory, small, hostile):
-    """A folder of saved traces."""
+    """A folder of saved traces; modules save more into it."""
     root = tmp_path_factory.mktemp("traces")
     small.save(root / "small")
     hostile.save(root / "hostile")
@@ -124,7 +124,8 @@ def root(tmp_path_factory, small, hostile):
     return root
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page(root):
+    """One page for all modules of a process of pytest: a server starts four processes with all loops."""
     with started("--traces", root, "--upload-mib", 2) as client:
         yield client

@@ -39,10 +39,10 @@ def scenario(busy):
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory, busy):
-    root = tmp_path_factory.mktemp("traces")
+def page(page, root, busy):
+    """The page of all modules, which finds this trace too."""
     busy.save(root / "busy")
-    return root
+    return page
 
 
 @pytest.fixture

@@ -41,10 +41,10 @@ def queued() -> Trace:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory, queued):
-    root = tmp_path_factory.mktemp("traces")
+def page(page, root, queued):
+    """The page of all modules, which finds this trace too."""
     queued.save(root / "queued")
-    return root
+    return page
 
 
 @pytest.fixture

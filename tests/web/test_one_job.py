@@ -42,15 +42,15 @@ def three() -> Trace:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory, three):
-    root = tmp_path_factory.mktemp("traces")
-    three.save(root / "three")
-    return root
+def scenario(three):
+    return read_scenario("", "folder:three").bind(three, None)
 
 
 @pytest.fixture(scope="module")
-def scenario(three):
-    return read_scenario("", "folder:three").bind(three, None)
+def page(page, root, three):
+    """The page of all modules, which finds this trace too."""
+    three.save(root / "three")
+    return page
 
 
 @pytest.fixture

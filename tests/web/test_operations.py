@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from .conftest import Client, processes_of, started
 
 SMALL = "trace=folder:small"
+FEW = "trace=folder:hostile"  # 400 jobs on 16 GPUs, which wait
 SLOW = f"{SMALL}&order=server_filling_srpt&load=10"
 
 
@@ -61,7 +62,7 @@ def test_fifty_visitors_at_once_each_get_their_own_answer(page):
     loads = [round(0.5 + k / 50, 3) for k in range(50)]
 
     def ask(load):
-        said = Client(page.url, visitor=f"visitor-{load}").ask(f"/api/run?{SMALL}&load={load:g}", timeout=300)
+        said = Client(page.url, visitor=f"visitor-{load}").ask(f"/api/run?{FEW}&load={load:g}", timeout=300)
         return load, said.status, said.json
 
     with ThreadPoolExecutor(50) as crew:
@@ -69,7 +70,7 @@ def test_fifty_visitors_at_once_each_get_their_own_answer(page):
     assert [status for _, status, _ in found] == [200] * 50
     for load, _, told in found:
         assert told["title"] == ("fifo/greedy" if load == 1 else f"fifo/greedy, load {load:g}")
-        assert told["link"].endswith("small" if load == 1 else f"&load={load:g}")
+        assert told["link"].endswith("hostile" if load == 1 else f"&load={load:g}")
     waits = {load: told["rows"][1]["now"]["value"] for load, _, told in found}
     assert waits[max(loads)] > waits[min(loads)]
 
@@ -79,7 +80,7 @@ def test_visitors_do_not_feel_that_all_idle_processes_were_killed(page):
     for pid in (killed := processes_of(page.pid)):
         os.kill(pid, signal.SIGKILL)
     said = [page.ask(f"/api/run?{SMALL}&load={load}") for load in (1.11, 1.12, 1.13)]
-    assert len(killed) == 2
+    assert len(killed) >= 2
     assert [one.status for one in said] == [200] * 3
 
 
