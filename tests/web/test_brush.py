@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -134,21 +135,21 @@ def settled(tab):
 
 
 def press_and_drag(tab):
-    """Begin to drag over the rows; a chart that is drawn anew meanwhile is looked for again."""
+    """Drag over the rows until the timeline has a brush: one that is drawn anew meanwhile has lost the press."""
     from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
-    for attempt in range(5):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         chain = ActionChains(tab.browser)
-        try:
+        with suppress(StaleElementReferenceException):
             chain.key_down(Keys.SHIFT).move_to_element_with_offset(rows_in_view(tab), -300, 0).click_and_hold()
             chain.move_by_offset(200, 5).perform()
-        except StaleElementReferenceException:
-            ActionChains(tab.browser).reset_actions()
-            assert attempt < 4
-        else:
-            return
+            if tab.ask(f"Boolean({TIMELINE}.brush)"):
+                return
+        ActionChains(tab.browser).reset_actions()
+    raise AssertionError("no drag is seen by the timeline")
 
 
 @pytest.mark.browser
