@@ -18,6 +18,7 @@ from .guide_outputs import fits, lines, refilled, steps
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".", "start", "concepts", "reference")  # those of contribute have tests of their own
+MEASURING = {"isolation", "monitor", "suite", "workload"}  # commands of `bench` that start processes and are timed
 GUIDES = [ROOT / "README.md", *(p for name in FOLDERS for p in sorted((ROOT / "docs" / name).glob("*.md")))]
 
 
@@ -41,7 +42,8 @@ def plain(command):
     words, file = (words[:-2], words[-1]) if words[-2:-1] == [">"] else (words, None)
     bare = re.sub(r'"[^"]*"', "", command.removesuffix(f"> {file}"))
     needs_shell = set(bare) & set("|&;<>()*$")
-    return None if needs_shell or words[:1] != ["fleetlab"] or "bench" in words else (words[1:], file)
+    measures = words[1:2] == ["bench"] and words[2] in MEASURING
+    return None if needs_shell or words[:1] != ["fleetlab"] or measures else (words[1:], file)
 
 
 @pytest.fixture

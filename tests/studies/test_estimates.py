@@ -48,7 +48,7 @@ def test_capacity_takes_a_series(capsys, saved, estimate, nodes):
     assert run(capsys, "capacity", saved, *words)["summary"][0]["value"] == nodes
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_gangs_that_are_split_keep_their_estimates(three, workers):
     # The gang of two is estimated to be long: it goes last, also when its instances start one by one.
     gang = Workload.of(three.frame.drop("job").with_columns(instances=pl.Series([1, 1, 2])), source="gang")
