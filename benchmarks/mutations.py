@@ -1,7 +1,9 @@
 """Change random lines of a package, one at a time, and count how many of the changes the tests catch.
 
 `python -m benchmarks.mutations 20 --seed 0 src/fleetlab/sim src/fleetlab/studies` takes minutes a change: each runs the
-tests that a change of its file concerns, in a copy of the repository, until one fails.
+tests that a change of its file concerns, in a copy of the repository, until one fails. `--tests` names the tests
+instead. `--ref COMMIT` runs those of a commit too, on the same changes: where tests were made cheaper, those that did
+not change need not run again to tell whether fewer changes are caught.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -74,16 +76,18 @@ def mutations(path: Path) -> Iterator[Mutation]:
                 yield changed(left, at, at + len(names[0]), names[1])
 
 
-def is_caught(tree: Path, mutation: Mutation) -> bool:
-    """Tell whether a test that the change concerns fails, or does not end."""
+def concerned(mutation: Mutation) -> list[str]:
+    """Return the test files that a change of this file concerns."""
     from tests.selection import selected
 
+    return [str(path.relative_to(ROOT)) for path in sorted(selected([str(mutation.path)])) if path.is_relative_to(ROOT)]
+
+
+def is_caught(tree: Path, mutation: Mutation, tests: list[str]) -> bool:
+    """Tell whether one of the tests fails, or does not end."""
     file = tree / mutation.path
     before = file.read_text("utf-8")
     file.write_text(mutation.text, "utf-8")
-    tests = [
-        str(path.relative_to(ROOT)) for path in sorted(selected([str(mutation.path)])) if path.is_relative_to(ROOT)
-    ]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m",
                "not validate and not slurm and not kubernetes and not ray", *tests]  # fmt: skip
     env = os.environ | {"PYTHONPATH": str(tree / "src")}
@@ -93,7 +97,20 @@ def is_caught(tree: Path, mutation: Mutation) -> bool:
         return True
     finally:
         file.write_text(before, "utf-8")
-    return done.returncode in (1, 2)
+    if done.returncode not in (0, 1, 2):
+        raise RuntimeError(done.stdout.decode() + done.stderr.decode())
+    return done.returncode != 0
+
+
+def copied(folder: Path, ref: str | None = None) -> Path:
+    """Copy the repository; with the tests of a commit, if there is one."""
+    hidden = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, folder, ignore=hidden)
+    if ref:
+        shutil.rmtree(folder / "tests")
+        packed = subprocess.run(["git", "archive", ref, "tests"], cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x"], cwd=folder, input=packed, check=True)
+    return folder
 
 
 def main() -> None:
@@ -101,20 +118,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tests", nargs="+", help="tests to run instead of those that a change concerns")
+    parser.add_argument("--ref", help="a commit whose tests run too")
     parser.add_argument("folders", nargs="+", type=Path)
     words = parser.parse_args()
     files = sorted(p.relative_to(ROOT) for folder in words.folders for p in (ROOT / folder).rglob("*.py"))
     every = [mutation for file in files for mutation in mutations(file)]
     with tempfile.TemporaryDirectory() as scratch:
-        tree = Path(scratch) / "tree"
-        hidden = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
-        shutil.copytree(ROOT, tree, ignore=hidden)
-        caught = 0
+        trees = {"now": copied(Path(scratch) / "now")}
+        if words.ref:
+            trees[words.ref] = copied(Path(scratch) / "ref", words.ref)
         chosen = random.Random(words.seed).sample(every, words.count)
+        caught = dict.fromkeys(trees, 0)
         for number, mutation in enumerate(chosen, 1):
-            result = is_caught(tree, mutation)
-            caught += result
-            print(f"{'caught' if result else 'MISSED'} ({caught} of {number}): {mutation}", flush=True)
+            tests = words.tests or concerned(mutation)
+            same = replace(mutation, text=(ROOT / mutation.path).read_text("utf-8"))
+            for name, tree in trees.items():
+                if (number == 1 or not words.tests) and is_caught(tree, same, tests):
+                    sys.exit(f"error: the tests of {name} fail on unchanged code: {' '.join(tests)}")
+                result = is_caught(tree, mutation, tests)
+                caught[name] += result
+                verdict = "caught" if result else "MISSED"
+                print(f"{name}: {verdict} ({caught[name]} of {number}): {mutation}", flush=True)
 
 
 if __name__ == "__main__":
