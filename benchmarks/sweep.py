@@ -23,7 +23,7 @@ from typing import Any
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace
 from fleetlab.studies.runner import Dispatcher
-from fleetlab.studies.runner.dispatch import Questions
+from fleetlab.studies.runner.calls import Questions
 from fleetlab.studies.sweep.cell import CellInputs, run_cell
 from fleetlab.studies.sweep.plan import SweepPlan
 

@@ -5,10 +5,8 @@ import time
 import pytest
 
 from fleetlab import FleetlabError
-from fleetlab.studies.code_version import code_version
-from fleetlab.studies.runner import Dispatcher, Reply
-from fleetlab.studies.sweep.cell_queue import CellQueue
-from fleetlab.studies.sweep.claims import claiming
+from fleetlab.studies.runner import Dispatcher, Reply, code_version
+from fleetlab.studies.sweep.cell_queue import CellQueue, claiming
 from fleetlab.studies.sweep.plan import CELL, SweepPlan
 from fleetlab.studies.sweep.store import RunStore
 

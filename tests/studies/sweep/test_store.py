@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from fleetlab import FleetlabError, Scenario
-from fleetlab.studies.sweep.catalog import search
-from fleetlab.studies.sweep.claims import claiming
+from fleetlab.studies.sweep.cell_queue import claiming
 from fleetlab.studies.sweep.plan import case_words
-from fleetlab.studies.sweep.store import RunStore
+from fleetlab.studies.sweep.store import RunStore, search
 
 
 def record(k, **words):
@@ -137,7 +136,7 @@ def test_the_claims_of_a_sweep_that_was_killed_do_not_count(store):
     code = """
 import sys, time
 from pathlib import Path
-from fleetlab.studies.sweep.claims import claiming
+from fleetlab.studies.sweep.cell_queue import claiming
 with claiming(Path(sys.argv[1])) as claims:
     print(claims.take("cell"), flush=True)
     time.sleep(600)
@@ -159,7 +158,7 @@ def test_many_sweeps_at_once_share_cells_out_and_take_none_twice(store):
     code = """
 import sys
 from pathlib import Path
-from fleetlab.studies.sweep.claims import claiming
+from fleetlab.studies.sweep.cell_queue import claiming
 with claiming(Path(sys.argv[1])) as claims:
     sys.stdin.readline()
     print(" ".join(str(k) for k in range(300) if claims.take(str(k))), flush=True)

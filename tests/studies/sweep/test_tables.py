@@ -7,7 +7,7 @@ import pytest
 
 from fleetlab import Study
 from fleetlab.stats import student_quantile
-from fleetlab.studies.sweep.rounds import Rounds
+from fleetlab.studies.sweep.result import Rounds
 from fleetlab.studies.sweep.tables import Pair, difference_table, load_figures, scenario_table
 
 BASE, CASE = ((("order", "fifo"), ("load", 1.0)), (("order", "sjf"), ("load", 1.0)))

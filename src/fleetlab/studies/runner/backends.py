@@ -25,8 +25,7 @@ from typing import IO, Any, Protocol
 import polars as pl
 
 from fleetlab.core import FleetlabError
-from fleetlab.studies.code_version import code_version
-from fleetlab.studies.runner.shipping import Folder, Packer, Unpacker
+from fleetlab.studies.runner.shipping import Folder, Packer, Unpacker, code_version
 
 PATIENCE = 10.0  # seconds that a worker has to end by itself
 PDEATHSIG = 1  # of prctl(2): which signal to get when the parent is gone

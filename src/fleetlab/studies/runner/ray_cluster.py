@@ -70,7 +70,7 @@ class Actor:
 
     def ready(self) -> Reply:
         """Return the version of the code, when everything is imported."""
-        from fleetlab.studies.code_version import code_version
+        from fleetlab.studies.runner.shipping import code_version
 
         return Reply(about_this_worker(code_version(*self._modules)))
 

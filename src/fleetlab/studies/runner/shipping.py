@@ -19,6 +19,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace
 from fleetlab.core.data import Data
+from fleetlab.core.provenance import code_digest
 from fleetlab.core.word_spellings import spelling
 
 SHARED = (Trace, Data, Cluster)  # written once, like tables
@@ -192,3 +193,11 @@ def _can_pack(packer: Packer, value: object) -> bool:
     except CANNOT:
         return False
     return True
+
+
+PACKAGES = ("fleetlab.core", "fleetlab.schedulers", "fleetlab.sim", "fleetlab.stats", "fleetlab.traces.synthesize")
+
+
+def code_version(*modules: str) -> str:
+    """Return a digest of the simulator's source text, and of some more modules: one changed line changes it."""
+    return code_digest(*PACKAGES, *modules)

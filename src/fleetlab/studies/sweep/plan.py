@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,16 +15,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Progress, Scenario, Workload, WorkloadError
+from fleetlab.core import Progress, Provenance, Scenario, Trace, TraceError, Workload, WorkloadError
 from fleetlab.core.catalog import ESTIMATES
 from fleetlab.core.data import Data
 from fleetlab.core.names import lookup
 from fleetlab.core.word_spellings import is_of_user
-from fleetlab.core.words import EVENT, WORDS, Opaque, plain, text
+from fleetlab.core.words import BUILTIN, EVENT, SYNTHETIC, WORDS, Opaque, plain, text
 from fleetlab.sim import simulate
-from fleetlab.studies.code_version import code_version
+from fleetlab.studies.runner import code_version
 from fleetlab.studies.sweep.cell import metrics_of
-from fleetlab.studies.sweep.sources import TraceSource, estimate_name
 from fleetlab.studies.sweep.store import LAYOUT, digest
 from fleetlab.studies.sweep.study import AXES, Study
 
@@ -36,6 +36,53 @@ SOMETIMES = {
 TINY = {"submit": [0.0, 1.0], "runtime": [1.0, 1.0], "user": ["a", "b"], "cpu_milli": [1, 1]}
 
 CaseWords: TypeAlias = tuple[tuple[str, str | float], ...]  # all words of a scenario, as tables show them
+
+# -- the traces of a study as workers open them, each named after its content -----------------------------------------
+
+KEPT = ("eligible_logged", "events")  # of what a log tells beside the jobs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceSource:
+    """A trace with its cluster and the estimates that scenarios need, and how seeds resample it."""
+
+    digest: str
+    trace: Trace
+    resample: str
+    content: Data  # its key depends on what is in the trace, not on its name
+
+    @classmethod
+    def of(
+        cls, data: Data, resample: str | None, estimates: Mapping[str, pl.Series], progress: Progress
+    ) -> TraceSource:
+        """Open a trace; estimates are columns of seconds by name."""
+        trace, cluster = data.open(progress), data.cluster
+        if not len(trace.workload):
+            msg = f"the trace has no jobs: {data.name or trace.workload.source}"
+            raise TraceError(msg, hint="a study needs jobs to simulate")
+        name = data.name or ""
+        synthetic = name.split(":")[0] in SYNTHETIC and name.count(":") < 2
+        resample = resample or ("synthesize" if synthetic else "blocks")
+        if resample == "synthesize" and not synthetic:
+            msg = f"only a built-in trace without a seed can be synthesized for each seed, not: {name}"
+            raise TraceError(msg, hint='resample = "blocks" resamples parts of a log; "builtin:2000" is synthesized')
+        jobs = trace.workload
+        site = Trace(jobs, Provenance("sweep", jobs.source), cluster, trace.scheduler, trace.queues)
+        content = Data(f"{BUILTIN}:{len(jobs)}" if resample == "synthesize" else site, cluster)
+        job = pl.int_range(len(jobs), eager=True)
+        series = {n: pl.DataFrame({"job": job, "seconds": column}).lazy() for n, column in estimates.items()}
+        about = f"{resample == 'synthesize'} {len(jobs)} {sorted(content.digests.items())} {sorted(estimates)}"
+        series |= {name: trace.series[name] for name in KEPT if name in trace.series}
+        saved = replace(site, series=series)
+        return cls(sha256(about.encode()).hexdigest()[:16], saved, resample, content)
+
+
+def estimate_name(column: pl.Series) -> str:
+    """Return a name for a column of estimates: the same for the same seconds."""
+    return f"estimate-{sha256(column.cast(pl.Float64).to_numpy().tobytes()).hexdigest()[:16]}"
+
+
+# -- cells ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

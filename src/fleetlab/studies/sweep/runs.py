@@ -13,9 +13,8 @@ from fleetlab.core import Estimate, Figure, FleetlabError, Provenance, Result, W
 from fleetlab.core.files import atomic_write, csv_text
 from fleetlab.core.names import lookup
 from fleetlab.stats import CONFIDENCE
-from fleetlab.studies.sweep.catalog import search, words_of
 from fleetlab.studies.sweep.plan import CaseWords
-from fleetlab.studies.sweep.store import Record, RunStore
+from fleetlab.studies.sweep.store import Record, RunStore, search, words_of
 from fleetlab.studies.sweep.study import AXES, METRICS
 from fleetlab.studies.sweep.tables import Pair, comparison
 

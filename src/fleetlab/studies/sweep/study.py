@@ -22,9 +22,10 @@ from fleetlab.core.names import clip, lookup
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import WORDS, check
 from fleetlab.studies.sweep.seeds import Seeds
-from fleetlab.studies.sweep.sources import RESAMPLINGS
 
 HINT = 'trace = "builtin:2000", order = ["fifo", "sjf"] and seeds = 10, each on a line; see docs/sweep.md'
+# How a seed changes the jobs: a new synthetic trace; other arrivals of the same kind; the same, nudged; not at all.
+RESAMPLINGS = ("synthesize", "blocks", "nudge", "none")
 OPTIONS = ("seeds", "resample", "scenario", "compare")
 COMPARE = ("against", "metrics", "confidence")
 AXES = tuple(name for name in WORDS if name != "seed")

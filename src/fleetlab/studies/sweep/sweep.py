@@ -13,17 +13,13 @@ from typing import Any, Unpack
 from fleetlab.core import Cluster, Progress, Words, WorkloadError
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import silent
-from fleetlab.studies.code_version import code_version
-from fleetlab.studies.runner import Backend, Dispatcher, InProcess, Processes
-from fleetlab.studies.sweep.catalog import records
+from fleetlab.studies.runner import Backend, Dispatcher, InProcess, Processes, code_version
 from fleetlab.studies.sweep.cell import CellService
-from fleetlab.studies.sweep.cell_queue import CellQueue
-from fleetlab.studies.sweep.claims import Claims, claiming
+from fleetlab.studies.sweep.cell_queue import CellQueue, Claims, claiming
 from fleetlab.studies.sweep.plan import CELL, StudyCell, SweepPlan, case_words
-from fleetlab.studies.sweep.result import Effort, Measurements, Sweep
-from fleetlab.studies.sweep.rounds import Rounds
+from fleetlab.studies.sweep.result import Effort, Measurements, Rounds, Sweep
 from fleetlab.studies.sweep.runs import runs
-from fleetlab.studies.sweep.store import Record, RunStore
+from fleetlab.studies.sweep.store import Record, RunStore, records
 from fleetlab.studies.sweep.study import SeedsLike, Study, StudyLike
 
 ENGINES = ("local", "ray")

@@ -21,8 +21,8 @@ from fleetlab.core.progress import silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import simulate
 from fleetlab.stats import Ints
-from fleetlab.studies.code_version import code_version
 from fleetlab.studies.replicas import OF_SCOPE, note_of_verdicts
+from fleetlab.studies.runner import code_version
 from fleetlab.studies.tune.result import GOALS, RESERVING, Baseline, Means, Tuning, Verdict, mean, orders, train
 from fleetlab.studies.tune.search import Journal, PolicyTrial, import_optuna, read_or_create, search
 from fleetlab.studies.tune.terms import ALL, Params, Space, words_of
