@@ -36,7 +36,7 @@ def test_intervals_over_skewed_replicas_cover_their_mean_9_times_of_10(count):
 def test_replicas_drawn_again_from_one_log_cover_the_mean_of_all_logs():
     rng = np.random.default_rng(2)
     logs = rng.normal(100.0, 10.0, DRAWS)  # a log's mean, and draws from that log which vary as logs do
-    intervals = [over_replicas(rng.normal(log, 10.0, 10), resampled=True).interval() for log in logs]
+    intervals = [over_replicas(rng.normal(log, 10.0, 10), blocks=20).interval() for log in logs]
     covered = np.mean([low <= 100 <= high for _, low, high in intervals])
     assert 0.92 < covered < 0.99
 

@@ -9,8 +9,12 @@ from fleetlab.core import Cluster, Scenario, Workload
 from fleetlab.core.replicas import perturbed
 from fleetlab.sim import simulate
 from fleetlab.stats import BETTER, NO_DIFFERENCE, NOT_DECIDED, WORSE, is_decided, over_replicas, verdict
+from fleetlab.studies.autoscale.pools import pool_demand, scaled_pools
+from fleetlab.studies.autoscale.replay import Replay, sustain
+from fleetlab.studies.capacity.sizes import measure
 from fleetlab.studies.diagnose.changes import what_if
-from fleetlab.studies.replicas import LOOKS
+from fleetlab.studies.replicas import LOOKS, Plan, Replication
+from fleetlab.studies.tune.tune import split
 
 SMALL = [("MISC", 24, 8, 524_288), ("T4", 40, 2, 524_288), ("V100", 6, 8, 393_216)]
 DAY = 86_400
@@ -90,6 +94,15 @@ def daily(jobs=2000, seed=0):
     return Scenario.of(Workload.of(frame, source="by day"), Cluster.uniform(12, 8))
 
 
+def lined_up(load, jobs=300, seed=0, burst=1):
+    """Return jobs of one GPU with exponential run times, in bursts of so many, at a load on 8 GPUs."""
+    rng = np.random.default_rng(seed)
+    bursts = np.append(0.0, np.cumsum(rng.exponential(100 * burst / (8 * load), -(-jobs // burst) - 1)))
+    submit = np.repeat(np.floor(10 * bursts) / 10, burst)[:jobs]
+    frame = pl.DataFrame({"submit": submit, "runtime": rng.exponential(100.0, jobs), "gpu_milli": 1000})
+    return Scenario.of(Workload.of(frame, source="a line"), Cluster.uniform(8, 1))
+
+
 def recorded():
     """Return the recorded run of a real Slurm, other loops of it, and one more node."""
     base = Scenario.of("sample")
@@ -111,6 +124,58 @@ WORLDS = {  # what makes a baseline, and what is compared with it
 }
 
 
+GOALS = {  # what makes a log of 300 jobs, and a goal that some number of its nodes meets
+    "30 × 8 nodes, gangs, load 0.7": (lambda: gangs(0.7, 300), "mean wait < 60"),
+    "30 × 8 nodes, gangs, load 0.9": (lambda: gangs(0.9, 300), "mean wait < 120"),
+    "by day, Pareto run times": (lambda: daily(300), "p90 wait < 600"),
+    "one GPU each, load 0.7": (lambda: lined_up(0.7), "mean wait < 20"),
+    "one GPU each, load 0.85": (lambda: lined_up(0.85), "p90 wait < 60"),
+    "ten at once, load 0.7": (lambda: lined_up(0.7, burst=10), "mean wait < 60"),
+}
+WEEKS = {  # what makes a log of so many jobs, and whether few of its weeks have most of the waiting
+    "one GPU each, load 0.7": (lambda jobs: lined_up(0.7, jobs), False),
+    "one GPU each, load 0.85": (lambda jobs: lined_up(0.85, jobs), False),
+    "ten at once, load 0.7": (lambda jobs: lined_up(0.7, jobs, burst=10), False),
+    "30 × 8 nodes, gangs, load 0.5": (lambda jobs: gangs(0.5, jobs), True),
+    "30 × 8 nodes, gangs, load 0.7": (lambda jobs: gangs(0.7, jobs), True),
+    "30 × 8 nodes, gangs, load 0.8": (lambda jobs: gangs(0.8, jobs), True),
+}
+DAYS = {  # load of four nodes, mean run time, seed and swing of the hour
+    "load 0.5": (0.5, 1800.0, 0, 0.6), "load 0.7": (0.7, 1800.0, 1, 0.6), "load 0.9": (0.9, 1800.0, 2, 0.6),
+    "short jobs": (0.7, 600.0, 3, 0.9), "long jobs": (0.7, 7200.0, 4, 0.3), "no hours": (0.6, 1800.0, 5, 0.0),
+}  # fmt: skip
+
+
+def goal_by_replica(base, slo, size, count):
+    """Return the value of a goal with some number of nodes, by replica."""
+    replicas = (perturbed(base, k) for k in range(1, count + 1))
+    return np.array([float(measure(replica, size, None, slo)["value"]) for replica in replicas])
+
+
+def held_out(base, sets, weeks):
+    """Return the mean waits of two orders in sets of consecutive weeks of one log: [sets, weeks] of each."""
+    days = float(base.trace.workload.frame["submit"].max()) / DAY / (sets * weeks + 1.95)
+    _, later = split(base, train=1, held_out=sets * weeks, days=days, warm=0.0)
+    means = [later.means("wait", order=order) for order in ("fifo", "sjf")]
+    return [np.array([m[week] for week in sorted(means[0])]).reshape(sets, weeks) for m in means]
+
+
+def by_day(days, load, runtime, seed, swing):
+    """Return the node-hours of each day with as many nodes ready as jobs need, and if these stay for two hours."""
+    rng, nodes = np.random.default_rng(seed), 4
+    count = rng.poisson(load * nodes * (1 + swing) / runtime * (days + 4) * DAY)
+    submit = np.sort(rng.uniform(0, (days + 4) * DAY, count))
+    submit = submit[rng.uniform(size=count) < (1 + swing * np.sin(2 * np.pi * submit / DAY)) / (1 + swing)]
+    frame = pl.DataFrame(
+        {"submit": submit - submit[0], "runtime": rng.exponential(runtime, len(submit)), "gpu_milli": 1000}
+    )
+    base = Scenario.of(Workload.of(frame, source="day and night"), Cluster.uniform(2 * nodes, 1))
+    demand = pool_demand(scaled_pools(base)[0], every=1800.0)
+    replay = Replay(demand, demand.scenario.replace(placement="first_fit"), 48, days, 300.0)
+    level = np.clip(np.ceil(demand.level), 1, 2 * nodes).astype(np.int64)
+    return [replay.scheduled("", "", ready).node_hours for ready in (level, sustain(level, 4))]
+
+
 def measured(base, changes, replicas, scope="log"):
     """Return the mean wait of each change in each of some replicas."""
     waits = []
@@ -119,6 +184,17 @@ def measured(base, changes, replicas, scope="log"):
         replica = replica.after(replica)
         waits.append([simulate(change(replica)).completed["wait"].mean() for change in changes.values()])
     return np.array(waits).T
+
+
+def drawn_again(base, changes, count):
+    """Return replicas that are a log drawn again, with the wait of each job under each change."""
+    results = []
+    for number in range(1, count + 1):
+        replica = perturbed(base, number, "like")
+        replica = replica.after(replica)
+        runs = {name: simulate(change(replica)).completed.sort("job") for name, change in changes.items()}
+        results.append({name: {"wait": run["wait"].to_numpy()} for name, run in runs.items()})
+    return Replication(Plan(count, "like"), results, base=next(iter(changes)))
 
 
 def sequential(differences, level):

@@ -12,6 +12,7 @@ from fleetlab import Cluster, Trace, Workload, WorkloadError, cli, queueing
 from fleetlab.core import Estimate, Faults, Scenario
 from fleetlab.studies.capacity.capacity import Run, SizeCurve
 from fleetlab.studies.capacity.sizes import ServiceGoal, distinct, guess
+from fleetlab.studies.replicas import Plan, Replication
 
 DAY = 86_400.0
 
@@ -153,7 +154,9 @@ def curve_of(waits, probability=0.9):
     return SizeCurve(
         10.0,
         probability,
-        lambda new: [Run(waits(size, k), jobs=100, never=0, nodes=size, gpus=size) for size, k in new],
+        lambda new: [
+            Run(waits(size, k), jobs=100, never=0, nodes=size, gpus=size, waits=np.ones(20)) for size, k in new
+        ],
     )
 
 
@@ -191,7 +194,7 @@ def test_a_share_that_falls_with_the_size_is_averaged():
 def test_that_more_nodes_make_it_worse_is_said_where_replicas_agree():
     curve = curve_of(lambda size, k: (20.0 if size == 21 else 5.0) + 0.1 * k)
     curve.add([20, 21, 22], 10)
-    assert curve.worse(resampled=True) == [(20, 21)]
+    assert curve.worse(Replication(Plan(scope="like"), [{}] * 10)) == [(20, 21)]
 
 
 @pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 JCT < 1e6"])

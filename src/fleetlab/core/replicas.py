@@ -69,10 +69,9 @@ def perturbed(scenario: Scenario, replica: int, scope: Scope = "log") -> Scenari
 
 def drawn(scenario: Scenario, seed: int) -> Scenario:
     """Return the scenario with other jobs of the same kind: a new synthetic trace, or blocks of the log."""
-    from fleetlab.core.words import BUILTIN, SYNTHETIC
+    from fleetlab.core.words import BUILTIN
 
-    name = scenario.data.name or ""
-    if name.split(":")[0] in SYNTHETIC and not scenario.window:
+    if is_drawn_anew(scenario):
         jobs = len(scenario.trace.workload)
         return replace(
             scenario, data=_synthetic(f"{BUILTIN}:{jobs}:{seed % 2**31}").with_cluster(scenario.data.cluster)
@@ -80,6 +79,13 @@ def drawn(scenario: Scenario, seed: int) -> Scenario:
     rows, submit = scenario.workload.resampled_rows(seed)
     others = scenario.on(scenario.workload.take(rows, submit, f"resampled with seed {seed}"), rows)
     return others.after(scenario) if scenario.window else others
+
+
+def is_drawn_anew(scenario: Scenario) -> bool:
+    """Return whether other jobs of its kind are a new synthetic trace, and not blocks of the log."""
+    from fleetlab.core.words import SYNTHETIC
+
+    return (scenario.data.name or "").split(":")[0] in SYNTHETIC and not scenario.window
 
 
 @lru_cache(maxsize=2)

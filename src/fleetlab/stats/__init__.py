@@ -38,7 +38,6 @@ from fleetlab.stats.intervals import (
     student_cdf,
     student_quantile,
 )
-from fleetlab.stats.isotonic import isotonic
 from fleetlab.stats.means import (
     LEAST,
     batch_means,
@@ -54,6 +53,7 @@ from fleetlab.stats.means import (
 )
 from fleetlab.stats.proportions import (
     binomial_tail,
+    isotonic,
     log_share,
     quantile_low_rank,
     quantile_ranks,
@@ -62,6 +62,7 @@ from fleetlab.stats.proportions import (
 )
 from fleetlab.stats.replicas import (
     BETTER,
+    LEAST_BLOCKS,
     MARGIN,
     NO_DIFFERENCE,
     NOT_DECIDED,
@@ -86,7 +87,8 @@ from fleetlab.stats.spread import (
 )
 
 __all__ = [
-    "ANY", "BETTER", "BLOCKS", "CONFIDENCE", "LEAST", "MARGIN", "NORMAL", "NOT_DECIDED", "NO_DIFFERENCE", "PERCENT",
+    "ANY", "BETTER", "BLOCKS", "CONFIDENCE", "LEAST", "LEAST_BLOCKS", "MARGIN", "NORMAL", "NOT_DECIDED",
+    "NO_DIFFERENCE", "PERCENT",
     "POSITIVE", "SHARE", "SLOWDOWN", "UNKNOWN_SPREAD", "WORSE", "BlockBootstrap", "Difference", "Floats",
     "Interval", "Ints", "Range", "Replicates", "Spread", "Statistic", "Verdict", "allowed_misses", "batch_means",
     "binomial_tail", "bonferroni", "bootstrap_units", "chances_of_first", "cluster_effect",

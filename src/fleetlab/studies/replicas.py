@@ -7,14 +7,19 @@ clock: the same command gives the same answer everywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from fleetlab.core import Scenario, WorkloadError
 from fleetlab.core.names import lookup
-from fleetlab.core.replicas import SCOPES, Scope, perturbed
-from fleetlab.stats import MARGIN
+from fleetlab.core.replicas import SCOPES, Scope, is_drawn_anew, perturbed
+from fleetlab.stats import ANY, LEAST_BLOCKS, MARGIN, Floats, Range, Statistic, Verdict, bonferroni, effective_size
+from fleetlab.stats import replicas as of_replicas
 from fleetlab.studies.runner import Arrays, Call, Workers, process_count, run_calls
 
 LOOKS = (5, 10, 20)  # replicas after which verdicts are looked at
@@ -22,9 +27,9 @@ LEAST, MOST = 3, LOOKS[-1]
 BUDGET = 100_000  # instances to simulate beyond the least: about as long as what a command does besides
 LIMIT = 1000  # replicas that can be asked for
 DECIDED, SPENT, ENOUGH, FIXED = "decided", "budget", "limit", "fixed"
+BLOCKS = 20  # of a log, with as many jobs each: of how many of them does its waiting come?
 OF_SCOPE = {"log": "this log", "like": "logs like it"}
 Results = Sequence[Mapping[str, Arrays]]  # by replica, by name
-Undecided = Callable[[Results], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +73,21 @@ class Plan:
         return range(1) if self.count == 1 else range(1, count + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Replication:
-    """The results of all replicas, and why there are no more."""
+    """The results of all replicas, why there are no more, and what follows from them.
+
+    Attributes
+    ----------
+    base
+        The name of the baseline, where replicas are drawn again from one log; its waits say how much that log tells.
+
+    """
 
     plan: Plan
     results: Results
-    stopped: str
+    stopped: str = ""
+    base: str = ""
 
     @property
     def count(self) -> int:
@@ -83,8 +96,34 @@ class Replication:
 
     @property
     def resampled(self) -> bool:
-        """Whether the spread between replicas is that between logs: as `stats.over_replicas` takes it."""
+        """Whether the spread between replicas is that between logs."""
         return self.plan.scope == "like"
+
+    @cached_property
+    def blocks(self) -> float | None:
+        """Of how many blocks of the log its waiting comes: as `stats.over_replicas` takes it."""
+        if not self.resampled:
+            return None
+        waits = [replica[self.base]["wait"] for replica in self.results if self.base]
+        parts = [np.array([np.nansum(part) for part in np.array_split(wait, BLOCKS)]) for wait in waits]
+        each = [effective_size(part) for part in parts]
+        return float(np.mean(each)) if each else math.inf
+
+    def statistic(self, values: Floats, within: Range = ANY) -> Statistic:
+        """Return the mean over replicas with its standard error."""
+        return of_replicas.over_replicas(values, within, blocks=self.blocks)
+
+    def verdict(self, differences: Floats, level: float, comparisons: int = 1) -> Verdict:
+        """Return what paired replicas say of a change, so that so many verdicts hold together."""
+        return of_replicas.verdict(differences, level, blocks=self.blocks, confidence=bonferroni(comparisons))
+
+    def chances_of_first(self, values: Mapping[str, Floats]) -> dict[str, float]:
+        """Return with which probability each of several has the lowest mean."""
+        return of_replicas.chances_of_first(values, blocks=self.blocks)
+
+    def is_decided(self, differences: Floats, level: float, comparisons: int) -> bool:
+        """Return whether more replicas would hardly change one of so many verdicts."""
+        return of_replicas.is_decided(differences, level, blocks=self.blocks, comparisons=comparisons)
 
     @property
     def scope(self) -> str:
@@ -109,6 +148,9 @@ class Replication:
             DECIDED: "every verdict is decided", SPENT: "more would take too long: --replicas N takes N",
             ENOUGH: "there are no more by default: --replicas N takes N", FIXED: "as asked for",
         }[self.stopped]  # fmt: skip
+        if self.blocks is not None and self.blocks < LEAST_BLOCKS:
+            part = f"{self.blocks:.2g} of {BLOCKS} parts would have all of its waiting, and {LEAST_BLOCKS:g} are needed"
+            return f"the log is too short for intervals of {self.scope}: {part}; a longer one, or --scope log, has them"
         beyond = "; --scope like asks about other logs" if self.plan.scope == "log" else ""
         return f"intervals are of {self.scope}: {self.count} replicas of {of} ({why}){beyond}"
 
@@ -146,6 +188,8 @@ class Replicator:
         Other arguments of the function by name.
     of_replica
         What turns a scenario and a replica number into the scenario that runs (default: `perturbed`).
+    base
+        The name of the baseline, where its results have `wait`: one a job, in order of submission.
     allowance
         How many times the least number of replicas the budget begins with, where a study does much besides.
 
@@ -158,21 +202,24 @@ class Replicator:
     done: Callable[[int, float], None] = lambda count, share: None
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     of_replica: Callable[[Scenario, int, Scope], Scenario] = perturbed
+    base: str = ""
     allowance: float = 1.0
 
-    def run(self, undecided: Undecided) -> Replication:
+    def run(self, undecided: Callable[[Replication], bool]) -> Replication:
         """Run as many replicas as it takes until nothing is undecided, or there is no time for more."""
         results: list[Mapping[str, Arrays]] = []
+        drawn_anew = self.base and is_drawn_anew(self.scenarios[self.base])
+        base = "" if drawn_anew else self.base
         instances = sum(s.trace.workload.instances for s in self.scenarios.values())
         looks = self.plan.looks(instances, self.allowance)
         for look in looks:
             results += self._more(len(results), look, looks[-1])
-            if look < looks[-1] and not undecided(results):
-                return Replication(self.plan, results, DECIDED)
+            if look < looks[-1] and not undecided(Replication(self.plan, results, base=base)):
+                return Replication(self.plan, results, DECIDED, base)
         stopped = FIXED if self.plan.count is not None else ENOUGH if looks[-1] == MOST else SPENT
-        if stopped != FIXED and not undecided(results):
+        if stopped != FIXED and not undecided(Replication(self.plan, results, base=base)):
             stopped = DECIDED
-        return Replication(self.plan, results, stopped)
+        return Replication(self.plan, results, stopped, base)
 
     def _more(self, first: int, last: int, most: int) -> list[Mapping[str, Arrays]]:
         numbers = self.plan.numbers(last)[first:]

@@ -13,7 +13,7 @@ from fleetlab.core import Scenario
 from fleetlab.stats import BETTER, WORSE, BlockBootstrap, Floats, is_decided, over_replicas, verdict
 from fleetlab.studies.calibrate.likelihood import explains_better, simulated_starts, wait_likelihoods
 from fleetlab.studies.calibrate.recorded import RecordedJobs
-from fleetlab.studies.replicas import Plan, Replicator
+from fleetlab.studies.replicas import Plan, Replication, Replicator
 from fleetlab.studies.runner import Arrays
 
 CONFIGURED = "as configured"
@@ -76,9 +76,9 @@ def choose(
         waits = (np.nan_to_num(np.asarray(result[name]["wait"])[jobs], nan=last) for result in results)
         return np.array([wait_likelihoods(wait, recorded)[0] for wait in waits])
 
-    def undecided(results: Sequence[Mapping[str, Arrays]]) -> bool:
-        own = explained(results, CONFIGURED).mean(axis=1)
-        gains = [own - explained(results, name).mean(axis=1) for name in candidates]
+    def undecided(runs: Replication) -> bool:
+        own = explained(runs.results, CONFIGURED).mean(axis=1)
+        gains = [own - explained(runs.results, name).mean(axis=1) for name in candidates]
         return not all(is_decided(gain, own.mean(), margin=0.0) for gain in gains)
 
     plan = Plan() if candidates else Plan(1)

@@ -17,12 +17,12 @@ from fleetlab.core.catalog.reasons import ABOVE_QUOTA, UNKNOWN_RUNTIME
 from fleetlab.core.coverage import MUCH, Coverage, require
 from fleetlab.core.durations import duration, number, plural
 from fleetlab.core.progress import Progress, silent
-from fleetlab.core.replicas import perturbed
+from fleetlab.core.replicas import is_drawn_anew, perturbed
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import simulate
 from fleetlab.sim.simulate import world_of
-from fleetlab.stats import POSITIVE, WORSE, Interval, bonferroni, isotonic, no_interval, over_replicas, verdict, wilson
+from fleetlab.stats import POSITIVE, WORSE, Floats, Interval, isotonic, no_interval, wilson
 from fleetlab.studies.capacity import sizes
 from fleetlab.studies.capacity.sizes import ServiceGoal
 from fleetlab.studies.replicas import ENOUGH, FIXED, LEAST, LOOKS, SPENT, Plan, Replication
@@ -46,6 +46,7 @@ class Run(NamedTuple):
     never: int  # jobs that never run: they fit nowhere, or a rule keeps them waiting
     nodes: int  # of those that are scaled: each kind is rounded up
     gpus: int  # in total
+    waits: Floats  # sums over blocks of jobs, by submission
 
 
 @dataclass
@@ -102,17 +103,14 @@ class SizeCurve:
         """Return the goal by replica."""
         return [run.value for run in self.runs[size]]
 
-    def worse(self, *, resampled: bool) -> list[tuple[int, int]]:
+    def worse(self, replication: Replication) -> list[tuple[int, int]]:
         """Return neighboring sizes of which the larger has the larger value, by what paired replicas say."""
         pairs = list(zip(by_size := sorted(self.runs), by_size[1:], strict=False))
         found = []
         for small, large in pairs:
             both = np.array(list(zip(self.values(small), self.values(large), strict=False)))
             if np.isfinite(both).all() and len(both) > 1:
-                confidence = bonferroni(len(pairs), 0.95)
-                said = verdict(
-                    both[:, 1] - both[:, 0], float(both[:, 0].mean()), resampled=resampled, confidence=confidence
-                )
+                said = replication.verdict(both[:, 1] - both[:, 0], float(both[:, 0].mean()), len(pairs))
                 found += [(small, large)] if said == WORSE else []
         return found
 
@@ -253,7 +251,9 @@ class _CapacitySearch:
         if at is None:
             raise self._refusal(curve)
         stopped = FIXED if self.plan.count else ENOUGH if count == LOOKS[-1] else SPENT
-        done = Replication(self.plan, [{}] * count, stopped)
+        drawn_anew = is_drawn_anew(self.scenario)
+        results = [{"answer": {"wait": run.waits}} for run in curve.runs[at]]
+        done = Replication(self.plan, results, stopped, "" if drawn_anew else "answer")
         shares, kind = curve.shares(), f"{self.pool} nodes" if self.pool else "nodes"
         run, value = curve.runs[at][0], self._interval(curve, at, done)
         even = min(size for size, share in shares.items() if share >= min(0.5, self.probability))
@@ -293,7 +293,7 @@ class _CapacitySearch:
         values = curve.values(size)
         if not np.isfinite(values).all():
             return no_interval(math.inf)
-        return over_replicas(values, POSITIVE, resampled=done.resampled).interval()
+        return done.statistic(np.array(values), POSITIVE).interval()
 
     def _share(self, name: str, curve: SizeCurve, size: int, shares: Mapping[int, float]) -> Estimate:
         if size not in shares:
@@ -367,7 +367,7 @@ class _CapacitySearch:
 
     def _notes(self, curve: SizeCurve, done: Replication) -> tuple[str, ...]:
         notes = [done.note()]
-        for small, large in curve.worse(resampled=done.resampled):
+        for small, large in curve.worse(done):
             low, high = (self._show(float(np.mean(curve.values(size)))) for size in (small, large))
             notes.append(f"more nodes make it worse: {self.goal} is {low} with {small:,} and {high} with {large:,}")
         return tuple(notes)
@@ -406,7 +406,8 @@ def _grown(scenario: Scenario, growth: float) -> Scenario:
 
 
 def _run(numbers: Mapping[str, np.ndarray]) -> Run:
-    return Run(float(numbers["value"]), *(int(numbers[name]) for name in Run._fields[1:]))
+    jobs, never, nodes, gpus = (int(numbers[name]) for name in Run._fields[1:-1])
+    return Run(float(numbers["value"]), jobs, never, nodes, gpus, numbers["waits"])
 
 
 def _check(scenario: Scenario, goal: ServiceGoal, pool: str | None, growth: float, probability: float) -> None:

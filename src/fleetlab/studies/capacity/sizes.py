@@ -23,6 +23,7 @@ from fleetlab.queueing import solve
 from fleetlab.sim import simulate
 from fleetlab.sim.simulate import world_of
 from fleetlab.stats import Floats
+from fleetlab.studies.replicas import BLOCKS
 from fleetlab.studies.sentences import unmet_requests
 
 # -- a goal as text: p90 wait < 600, mean JCT < 2h, p99 slowdown < 3 ---------------------------------------------------
@@ -144,6 +145,7 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
         "value": np.array(math.inf if value > FAR else value), "jobs": np.array(len(values)), "never": np.array(never),
         "nodes": np.array(len(result.cluster) - len(cluster) + node_count(cluster, pool)),
         "gpus": np.array(result.cluster.gpus),
+        "waits": np.array([part.sum() for part in np.array_split(ran.filter(ended)["wait"].to_numpy(), BLOCKS)]),
     }  # fmt: skip
 
 

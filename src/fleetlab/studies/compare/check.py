@@ -339,7 +339,7 @@ def _row(
     level = float(np.nanmean(before))
     worse, low, high = runs.statistic(sign * (after - before)).interval()
     allowed = rule.limit * abs(level) if rule.relative else rule.limit
-    if math.isnan(low) or math.isnan(high):  # one replica: what it says
+    if runs.replication.count == 1:  # what it says
         low = high = worse
     verdict = BREAKS if low > allowed else HOLDS if high <= allowed else UNDECIDED
     fails = verdict == BREAKS or (verdict == UNDECIDED and rule.undecided == "fail")

@@ -31,11 +31,7 @@ from fleetlab.stats import (
     Statistic,
     Verdict,
     bonferroni,
-    chances_of_first,
-    is_decided,
-    over_replicas,
-    verdict,
-)
+)  # fmt: skip
 from fleetlab.studies.explain.job import names_of
 from fleetlab.studies.replicas import Plan, Replication, Replicator, Results
 from fleetlab.studies.runner import Arrays, Workers
@@ -108,17 +104,16 @@ class Runs:
         order = sorted(scenarios, key=lambda name: not BACKFILLS[scenarios[name].policy.backfill].reserves)
         base, plan = next(iter(scenarios)), plan or Plan()
 
-        def undecided(results: Results) -> bool:
-            runs = cls(scenarios, Replication(plan, results, ""), _samples(results, scenarios, plan))
+        def undecided(replication: Replication) -> bool:
+            runs = cls(scenarios, replication, _samples(replication.results, scenarios, plan))
             look(runs)
             pairs = [_pair(runs.samples, base, name) for name in scenarios if name != base]
-            like, others = plan.scope == "like", len(pairs)
-            return not all(is_decided(*pair, resampled=like, comparisons=others) for pair in pairs)
+            return not all(replication.is_decided(*pair, len(pairs)) for pair in pairs)
 
         progress("simulating policies", 0, 0.0)
         done = partial(progress, "simulating policies")
         ordered = {name: scenarios[name] for name in order}
-        replicator = Replicator(function or measure, ordered, plan, workers, done, arguments)
+        replicator = Replicator(function or measure, ordered, plan, workers, done, arguments, base=base)
         replication = replicator.run(undecided)
         runs = cls(scenarios, replication, _samples(replication.results, scenarios, plan))
         if runs.base.data.is_log:
@@ -170,19 +165,15 @@ class Runs:
 
     def statistic(self, values: Floats, within: Range = ANY) -> Statistic:
         """Return the mean over replicas with its standard error."""
-        return over_replicas(values, within, resampled=self.replication.resampled)
+        return self.replication.statistic(values, within)
 
     def verdict(self, name: str, metric: str = "wait") -> Verdict:
         """Return whether a mean is better than in the first run; those of all runs hold together."""
-        return self._verdict(*_pair(self.samples, self.base_name, name, metric))
-
-    def _verdict(self, difference: Floats, level: float) -> Verdict:
-        together = bonferroni(len(self.scenarios) - 1)
-        return verdict(difference, level, resampled=self.replication.resampled, confidence=together)
+        return self.replication.verdict(*_pair(self.samples, self.base_name, name, metric), len(self.scenarios) - 1)
 
     def rows(self) -> pl.DataFrame:
         """Return what was measured in each run, and how it differs from the first: means over the replicas."""
-        chances = chances_of_first({name: self.over(name, "wait") for name in self.scenarios})
+        chances = self.replication.chances_of_first({name: self.over(name, "wait") for name in self.scenarios})
         rows = [self._row(name) | {"P(first)": chances[name]} for name in self.scenarios]
         return pl.DataFrame(rows, infer_schema_length=None).hstack(self._of_whole_runs())
 
@@ -211,13 +202,15 @@ class Runs:
 
     def pairs(self) -> dict[str, pl.DataFrame]:
         """Return how the means differ between every two runs, as a table by its name; of two alone, `rows` says it."""
-        rows = []
+        rows, others = [], len(self.scenarios) - 1
         for other, policy in combinations(self.scenarios, 2):
             for metric in MEASURES:
                 difference, level = _pair(self.samples, other, policy, metric)
                 interval = zip(("difference", "low", "high"), self.statistic(difference).interval(), strict=True)
                 row = {"policy": policy, "other": other, "metric": f"mean {metric}"} | dict(interval)
-                rows.append(row | {"unit": METRICS[metric].unit, "verdict": self._verdict(difference, level)})
+                rows.append(
+                    row | {"unit": METRICS[metric].unit, "verdict": self.replication.verdict(difference, level, others)}
+                )
         return {"pairs": pl.DataFrame(rows)} if len(self.scenarios) > 2 else {}
 
     def _of_whole_runs(self) -> pl.DataFrame:
@@ -248,15 +241,15 @@ class Runs:
         `classes_of` returns which of some jobs are in each class. The intervals of all classes of a run hold together.
         """
         masks = [classes_of(frame) for frame in self.frames]
-        together, table = bonferroni(len(masks[0])), []
+        together, table = len(masks[0]), []
         for policy in list(self.scenarios)[1:]:
             for name, rows in masks[0].items():
                 before, after = (self._class_means(run, name, masks) for run in (self.base_name, policy))
                 change, level = after - before, float(np.nanmean(before))
                 row = {"policy": policy, "class": name, "jobs": int(rows.sum())}
                 row |= {"mean wait before": level, "mean wait": float(np.nanmean(after))}
-                says = verdict(change, level, resampled=self.replication.resampled, confidence=together)
-                limits = self.statistic(change).interval(together)
+                says = self.replication.verdict(change, level, together)
+                limits = self.statistic(change).interval(bonferroni(together))
                 table.append(row | columns_of("mean wait change", limits) | {"verdict": says})
         return pl.DataFrame(table, infer_schema_length=None)
 

@@ -28,15 +28,9 @@ from fleetlab.stats import (
     WORSE,
     Floats,
     Interval,
-    Statistic,
-    bonferroni,
-    chances_of_first,
-    is_decided,
-    over_replicas,
-    verdict,
-)
+    Ints,
+)  # fmt: skip
 from fleetlab.studies.diagnose.changes import NODES, WhatIf, besides, changed, parts_of, what_if
-from fleetlab.studies.diagnose.ledger import completed
 from fleetlab.studies.replicas import LOOKS, Plan, Replication, Replicator, Results
 from fleetlab.studies.runner import Arrays, Workers
 
@@ -63,17 +57,18 @@ class Outcomes:
         """The waits as it is of the jobs that complete."""
         return [wait[~np.isnan(wait)] for wait in self.waits()]
 
-    def over(self, values: Sequence[float] | Floats, within: tuple[float, float] = POSITIVE) -> Statistic:
-        """Return the mean over replicas with its standard error."""
-        return over_replicas(values, within, resampled=self.replication.resampled)
-
     def mean(self) -> Interval:
         """Return the mean wait as it is."""
-        return self.over([float(wait.mean()) for wait in self.measured]).interval()
+        return self.replication.statistic(np.array([wait.mean() for wait in self.measured]), POSITIVE).interval()
+
+    def mean_of(self, jobs: Ints) -> float:
+        """Return the mean wait as it is of some jobs of the log."""
+        return float(np.mean([np.nanmean(wait[jobs]) for wait in self.waits()]))
 
     def p90(self) -> Interval:
         """Return the P90 wait as it is."""
-        return self.over([float(np.quantile(wait, 0.9)) for wait in self.measured]).interval()
+        tails = np.array([np.quantile(wait, 0.9) for wait in self.measured])
+        return self.replication.statistic(tails, POSITIVE).interval()
 
     def reasons(self, change: str = AS_IS) -> Mapping[str, float]:
         """Return the seconds of waiting by reason under a change, in the first replica."""
@@ -83,10 +78,8 @@ class Outcomes:
         """Return which share of all waiting is due to each reason, by the replicas that have a ledger."""
         each = [_reasons(r[BASE]) for r in self.replication.results if len(r[BASE]["reasons"])]
         totals = [sum(seconds.values()) or 1.0 for seconds in each]
-        return {
-            name: self.over([s[name] / total for s, total in zip(each, totals, strict=True)], SHARE).interval()
-            for name in each[0]
-        }
+        shares = {name: np.array([s[name] / total for s, total in zip(each, totals, strict=True)]) for name in each[0]}
+        return {name: self.replication.statistic(values, SHARE).interval() for name, values in shares.items()}
 
 
 BASE = "as it is"  # beside the change `nothing`, which shows that runs are paired
@@ -109,18 +102,15 @@ def simulate_changes(
     refused = None if plan.scope == "like" else result.refused["job"]
     names = {BASE: AS_IS} | {c.name: c.name for c in changes if c.name != AS_IS}
 
-    def undecided(results: Results) -> bool:
-        pairs = [_means(results, name) for name in names if name != BASE]
-        return not all(
-            is_decided(after - before, float(before.mean()), resampled=plan.scope == "like", comparisons=len(changes))
-            for before, after in pairs
-        )
+    def undecided(runs: Replication) -> bool:
+        pairs = [_means(runs.results, name) for name in names if name != BASE]
+        return not all(runs.is_decided(after - before, float(before.mean()), len(changes)) for before, after in pairs)
 
     replication = Replicator(
         measure, dict.fromkeys(names, scenario), plan, workers=workers,
         done=partial(progress, "simulating changes, one at a time"),
         arguments={name: {"change": change, "refused": refused} for name, change in names.items()},
-        allowance=ALLOWANCE,
+        base=BASE, allowance=ALLOWANCE,
     ).run(undecided)  # fmt: skip
     return Outcomes({c.name: c for c in changes}, replication)
 
@@ -134,7 +124,7 @@ def measure(scenario: Scenario, change: str, refused: pl.Series | None) -> dict[
     refused = world_of(scenario).refused["job"] if refused is None else refused
     other, jobs = changed(scenario, what_if(change, scenario), refused), scenario.workload.frame
     result = simulate(other.replace(min_coverage=0.0))  # that of the baseline is looked at
-    done = completed(result)
+    done = result.completed
     wait = np.full(len(other.workload), np.nan)
     wait[done["job"].to_numpy()] = done["wait"].to_numpy()
     if len(wait) != jobs.height:  # gangs were split: a job has waited until its last instance runs
@@ -168,7 +158,7 @@ def effects(outcomes: Outcomes, scenario: Scenario, refused: pl.Series) -> pl.Da
     """Return one row per change, by verdict (better ones first) and by the change of the mean wait."""
     before = _means(outcomes.replication.results, BASE)[0]
     means = {name: _means(outcomes.replication.results, _name(name))[1] for name in outcomes.changes}
-    chances = chances_of_first({AS_IS: before} | means)
+    chances = outcomes.replication.chances_of_first({AS_IS: before} | means)
     rows = [
         _row(c, outcomes)
         | _setting(c, scenario, refused)
@@ -196,7 +186,7 @@ def _longer_for(change: WhatIf, outcomes: Outcomes, scenario: Scenario) -> str |
         mine = (teams == team).to_numpy()
         means = [[np.nanmean(x[mine]) if (~np.isnan(x[mine])).any() else np.nan for x in pair] for pair in waits]
         before, after = np.array(means, dtype=np.float64).T
-        if verdict(after - before, float(np.nanmean(before)), resampled=outcomes.replication.resampled) == WORSE:
+        if outcomes.replication.verdict(after - before, float(np.nanmean(before))) == WORSE:
             measured[str(team)] = float(np.nanmean(after - before))
     named = sorted(measured, key=lambda name: -measured[name])[:3]
     return ", ".join(f"{name} (+{duration(measured[name])})" for name in named) or None
@@ -230,22 +220,24 @@ def _row(change: WhatIf, outcomes: Outcomes) -> dict[str, Any]:
         [np.quantile(x, 0.9) if len(x) else np.nan for x in pair] for pair in _pairs(runs.results, _name(change.name))
     ]
     p90_before, p90_after = np.array(tails, dtype=np.float64).T
-    mean = over_replicas(after - before, resampled=runs.resampled)
+    mean = runs.statistic(after - before)
     row |= dict(zip(MEAN, mean.interval(), strict=True))
-    row |= dict(zip(P90, over_replicas(p90_after - p90_before, resampled=runs.resampled).interval(), strict=True))
+    row |= dict(zip(P90, runs.statistic(p90_after - p90_before).interval(), strict=True))
     row |= {"mean wait": float(np.nanmean(after)), "P90 wait": float(np.nanmean(p90_after))}
-    together = bonferroni(len(outcomes.changes))
-    says = verdict(after - before, float(np.nanmean(before)), resampled=runs.resampled, confidence=together)
+    says = runs.verdict(after - before, float(np.nanmean(before)), len(outcomes.changes))
     return row | {"P(lower)": mean.probability_below(0.0), "verdict": says}
 
 
 def records_of(changes: pl.DataFrame, outcomes: Outcomes, population: str) -> tuple[Finding, ...]:
     """Return the effect of each change as a finding, in the order of the table."""
     rows = changes.drop_nulls("mean wait change").with_columns(pl.col(*MEAN).fill_null(np.nan))
+    lost = pl.format("; {} do not complete with it", "not completed")
+    rows = rows.with_columns(lost=pl.when(pl.col("not completed") > 0).then(lost).otherwise(pl.lit("")))
     return tuple(
         Finding(
             "mean wait", row["title"], row["mean wait"] - row[MEAN[0]], row["mean wait"], row[MEAN[0]], row[MEAN[1]],
-            row[MEAN[2]], "s", population, row["verdict"], outcomes.replication.scope, outcomes.replication.count,
+            row[MEAN[2]], "s", population + row["lost"], row["verdict"], outcomes.replication.scope,
+            outcomes.replication.count,
         )
         for row in rows.iter_rows(named=True)
     )  # fmt: skip

@@ -116,11 +116,15 @@ class Verdict:
 
     def difference(self, name: str) -> Statistic:
         """Return the mean difference of the tuned policy from a baseline, within a week."""
-        return over_replicas(self._differences(name))
+        return over_replicas(self._differences(name), levels=self._levels(name))
 
     def word(self, name: str, confidence: float = CONFIDENCE) -> str:
         """Return whether the tuned policy is better than a baseline: weeks are paired replicas of each other."""
-        return verdict_of(self._differences(name), mean(self.held_out[name]), confidence=confidence)
+        level, levels = mean(self.held_out[name]), self._levels(name)
+        return verdict_of(self._differences(name), level, levels=levels, confidence=confidence)
+
+    def _levels(self, name: str) -> list[float]:
+        return [self.held_out[name][week] for week in self.tuned]
 
     def _differences(self, name: str) -> list[float]:
         return [value - self.held_out[name][week] for week, value in self.tuned.items()]
@@ -289,7 +293,8 @@ class Tuning(Result):
 
 
 def _mean_estimate(means: Means, metric: str, unit: str) -> Estimate:
-    return Estimate(metric, *over_replicas(list(means.values()), POSITIVE).interval(), unit)
+    values = list(means.values())
+    return Estimate(metric, *over_replicas(values, POSITIVE, levels=values).interval(), unit)
 
 
 def _weights(params: Params) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from fleetlab.core.result import FieldsResult, Finding
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.schedulers import ConfigChange
 from fleetlab.core.words import SITE
-from fleetlab.stats import Floats, Interval, verdict
+from fleetlab.stats import Floats, Interval
 from fleetlab.studies.compare.configurations import AS_IS, as_configured, by_whom, with_change
 from fleetlab.studies.compare.runs import MEASURES, Runs, columns_of, not_compared, refused_by_reason
 from fleetlab.studies.replicas import Plan
@@ -212,7 +212,7 @@ class _Halves:
         return Finding(
             f"mean {self.metric}", name, float(before.mean()), float(after.mean()),
             *self.change(name, early=False), METRICS[self.metric].unit, held_out,
-            verdict(after - before, float(before.mean()), resampled=self.runs.replication.resampled),
+            self.runs.replication.verdict(after - before, float(before.mean())),
             self.runs.replication.scope, self.runs.replication.count,
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from fleetlab.core.names import lookup
 from fleetlab.core.progress import silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import simulate
-from fleetlab.stats import Ints
+from fleetlab.stats import LEAST_BLOCKS, Ints, effective_size
 from fleetlab.studies.replicas import OF_SCOPE, note_of_verdicts
 from fleetlab.studies.runner import code_version
 from fleetlab.studies.tune.result import GOALS, RESERVING, Baseline, Means, Tuning, Verdict, mean, orders, train
@@ -270,7 +270,11 @@ def _notes(training: Weeks, later: Weeks, verdict: Verdict) -> list[str]:
         notes.append("every policy knew the true runtimes, as no scheduler does")
     if policy.backfill in RESERVING:
         notes.append(f"orders that preempt cannot be combined with backfill {policy.backfill} and were left out")
-    if len(verdict.tuned) < 4:
+    if effective_size(np.array(list(verdict.held_out[verdict.best.name].values()))) < LEAST_BLOCKS:
+        notes.append(
+            "nearly all waiting is in one held-out week: nothing says how weeks differ, and there are no intervals"
+        )
+    elif len(verdict.tuned) < 4:
         notes.append("few held-out weeks: only a large difference is significant")
     return notes
 
