@@ -5,21 +5,25 @@ for one verb of each kind, on a Ray cluster. Where a verb cannot work with a sch
 """
 
 import json
+import shlex
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import fleetlab
 from fleetlab import FleetlabError, Prices, SavedResult, Scenario
 from fleetlab.core import as_json
+from fleetlab.core.durations import brief
 from fleetlab.core.events import Outage, Recovery
 from fleetlab.studies.runner import Call, run_calls
 
 from .worlds import SCHEDULERS, TEAMS, jobs, nodes, site
 
 JOB = "job-20"
+RECORDED = "mean wait, recorded"
 GOAL = 450.0  # s of mean wait: three nodes or fewer meet it
 CHANGES = ["nothing", "nodes", "gangs"]  # of a diagnosis
 SPARSE = 20_000.0  # s between jobs: a week of them, from which demand can be forecast
@@ -174,6 +178,51 @@ def test_every_verb_begins_with_the_same_run(name, here):
     assert metric(said["audit"], "mean wait, simulated") == pytest.approx(mean)
     assert said["sweep"]["tables"]["scenarios"][0]["mean"] == pytest.approx(mean)
     assert metric(said["page"], "mean wait") == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_all_numbers_of_an_answer_from_replicas_begin_with_one_mean(name, here):
+    """Sentences, tables and findings of a diagnosis, a comparison and a size: over three replicas, never of one run."""
+    scenario, few = scenario_of("diagnose", name), {"replicas": 3, "workers": 0}
+    diagnosis = fleetlab.diagnose(scenario, changes=CHANGES, **few)
+    comparison = fleetlab.compare(scenario, policies=as_configured(scenario), **few)
+    size = fleetlab.capacity(scenario, slo=f"mean wait < {GOAL}", scope="log", **few)
+    mean, tables, count = diagnosis.summary()[0].value, diagnosis.tables(), len(scenario.workload)
+    assert mean != pytest.approx(metric(here["simulate", name], "mean wait"), rel=1e-6)
+    assert diagnosis.findings[0].startswith(f"Recorded mean wait {brief(metric(here['audit', name], RECORDED))}, "
+                                            f"simulated {brief(mean)}.")  # fmt: skip
+    assert all(f"from {brief(mean)} to " in line for line in diagnosis.findings if line.startswith("Mean wait"))
+    of_all = [f for f in diagnosis.records if "do not complete" not in f.population]
+    assert [f.before for f in of_all] == pytest.approx([mean] * len(of_all))
+    assert tables["waterfall"]["mean wait"][0] == pytest.approx(mean)
+    for table in ("waiting", "held by"):
+        assert tables[table]["total wait"].sum() == pytest.approx(mean * count)
+    for table in ("by GPU type", "by queue", "by hour of the day", "worst hours"):
+        assert tables[table].select(pl.col("jobs").dot("mean wait")).item() == pytest.approx(mean * count)
+    assert comparison.tables()["policies"]["mean wait"][0] == pytest.approx(mean)
+    assert [f.before for f in comparison.records if f.metric == "mean wait"] == pytest.approx([mean])
+    assert dict(size.tables()["curve"].select("nodes", "mean wait").iter_rows())[3] == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_every_change_of_a_diagnosis_is_simulated_again_to_the_last_digit(name):
+    """As the options that it prints, given to `simulate`, and as the scenario that it returns."""
+    base = scenario_of("diagnose", name)
+    found = fleetlab.diagnose(base, replicas=1, workers=0)
+    rows = found.tables()["changes"].filter(pl.col("not completed") == 0).rows(named=True)
+    assert any(row["setting"] for row in rows)
+    for row in rows:
+        if row["change"] == "gangs" and not row["setting"]:
+            continue  # a job waits for its last instance, which are jobs of their own then
+        assert mean_wait(fleetlab.simulate(found.scenario(row["change"]), min_coverage=0.0)) == row["mean wait"], row
+        if row["setting"]:
+            words = shlex.split(row["setting"])
+            options = {word.removeprefix("--"): value for word, value in zip(words[::2], words[1::2], strict=True)}
+            assert mean_wait(fleetlab.simulate(base, **options)) == row["mean wait"], row
+
+
+def mean_wait(run):
+    return run.completed.sort("job")["wait"].to_numpy().mean()
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

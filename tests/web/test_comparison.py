@@ -39,11 +39,11 @@ def record_of(tmp_path_factory):
 def refined(small, record_of):
     """Compares two scenarios of one trace by replicas, as the page does."""
 
-    def refine(before, after, query="order=sjf"):
+    def refine(before, after, query="order=sjf", trace=small):
         words = {"baseline": before, "scenario": after}
-        records = {name: record_of(small, **own) for name, own in words.items()}
+        records = {name: record_of(trace, **own) for name, own in words.items()}
         arguments = {name: {"folder": r.folder, "progress": lambda *_: None} for name, r in records.items()}
-        scenarios = {name: check_size(Scenario.of(small, **own)) for name, own in words.items()}
+        scenarios = {name: check_size(Scenario.of(trace, **own)) for name, own in words.items()}
         runs = Runs.of(
             scenarios, workers=0, progress=lambda *_: None, function=measure_replica, arguments=arguments
         )  # fmt: skip
@@ -221,6 +221,17 @@ def test_the_wait_in_the_log_stands_beside_that_of_the_baseline(logged, record_o
     never = sum(base.measure(Prices()).refused.values())
     assert never
     assert f"not simulated: {never} cannot run on the cluster" in told["why"]
+
+
+def test_all_numbers_of_the_page_begin_with_the_mean_over_replicas(logged, refined, record_of):
+    answer, of_one = refined({}, {"order": "sjf"}, trace=logged), record_of(logged)
+    waits, reasons = rows(answer)["mean wait"], answer["wait_reasons"]
+    for side in ("base", "now"):
+        assert sum(row[side]["value"] for row in reasons) == pytest.approx(waits[side]["value"])
+    simulated = answer["recorded"]["simulated"]["value"]
+    assert simulated != pytest.approx(beside(of_one, of_one)["recorded"]["simulated"]["value"])
+    if answer["recorded"]["jobs"] == of_one.done.height:
+        assert simulated == pytest.approx(waits["base"]["value"])
 
 
 def test_waits_that_nobody_had_are_no_recorded_ones(base):

@@ -66,7 +66,7 @@ def brief(seconds: float) -> str:
 APART = 0.25  # of the recorded mean wait: a simulation that differs by more is not the site
 
 
-def beside_the_log(recorded: float, simulated: float, of: str = "") -> str:
+def beside_the_log(recorded: float, simulated: float) -> str:
     """Return the mean wait of a log beside the simulated one, and what to do where they differ much.
 
     >>> beside_the_log(83.6, 85.1)
@@ -74,9 +74,13 @@ def beside_the_log(recorded: float, simulated: float, of: str = "") -> str:
     >>> beside_the_log(330.0, 954.0)
     'Recorded mean wait 5.5 min, simulated 16 min. Run `fleetlab calibrate` before you trust the numbers below.'
     """
-    text = f"Recorded mean wait {brief(recorded)}, simulated {brief(simulated)}{of and f' ({of})'}."
+    return f"Recorded mean wait {brief(recorded)}, simulated {brief(simulated)}.{if_apart(recorded, simulated)}"
+
+
+def if_apart(recorded: float, simulated: float) -> str:
+    """Return what to do where the mean wait of a log and that of the same jobs simulated differ much."""
     apart = abs(simulated - recorded) > APART * recorded
-    return text + " Run `fleetlab calibrate` before you trust the numbers below." * apart
+    return " Run `fleetlab calibrate` before you trust the numbers below." * apart
 
 
 def number(value: float) -> str:

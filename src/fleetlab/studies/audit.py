@@ -452,7 +452,7 @@ def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | N
         return None, ("waits are not compared: no job of the log has a start and a runtime",)
     result = simulate(scenario.replace(min_coverage=0.0))  # what the log asks for is examined anyway
     both = recorded.select("job", gpu_request().alias("class")).join(result.recorded, on="job").sort("job")
-    notes = [f"waits are simulated with {scenario.title} and the recorded runtimes"]
+    notes = [f"waits are simulated in one run of the log as it is, with {scenario.title} and the recorded runtimes"]
     for reason, count in result.refused.group_by("reason").len().sort("reason").iter_rows():
         notes.append(f"{count:,} jobs are not simulated, so that others may wait less: {reason}")
     return (both if both.height else None), tuple(notes)

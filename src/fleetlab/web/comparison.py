@@ -7,7 +7,7 @@ One run each says how the log as it is would go. Paired replicas say what is not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -73,7 +73,7 @@ def compare_runs(
         sides = [own | _over_replicas(runs, name, before) for own, name in zip(sides, names, strict=True)]
     rows = [_row(metric, after, sides[0][metric], sides[1][metric]) for metric in METRICS if metric in sides[0]]
     count, planned = _replicas(base, now, runs)
-    reasons = _reasons(before, after)
+    reasons = _reasons([_of_mean(*side) for side in zip((before, after), sides, strict=True)])
     chance = _only_fewer_nodes(link, base, now)
     # Jobs that can no longer run do not compete any more: what the others gain is no improvement.
     if chance or sides[1][NEVER_RUN][0] > sides[0][NEVER_RUN][0]:
@@ -100,7 +100,7 @@ def compare_runs(
         "notes": [*([_evidence(runs)] if runs is not None and runs.replication.stopped else []), *now.facts["notes"]],
         "seconds": 0.0,
         "cpu_seconds": 0.0,
-        "recorded": _recorded(link, before),
+        "recorded": _recorded(link, before, runs),
         "html": _html(link, before, after) if drawn else "",
     }
 
@@ -188,10 +188,15 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _reasons(base: RunNumbers, now: RunNumbers) -> list[ReasonRow]:
-    """Return the reasons that any wait is charged to, the largest first."""
+def _of_mean(side: RunNumbers, over_replicas: Mapping[str, Floats]) -> dict[str, float]:
+    """Return the mean wait by reason: the shares are of one run, of the mean over replicas."""
+    total = sum(side.reasons.values())
+    return {name: wait / total * float(over_replicas["mean wait"].mean()) for name, wait in side.reasons.items()}
+
+
+def _reasons(by_reason: Sequence[Mapping[str, float]]) -> list[ReasonRow]:
+    """Return the reasons that any wait is charged to, the largest first; those of a run add up to its mean wait."""
     rows: list[tuple[float, ReasonRow]] = []
-    by_reason = base.reasons, now.reasons
     for reason in REASONS:
         if not any(reason.name in reasons for reasons in by_reason):
             continue
@@ -302,12 +307,16 @@ def _only_fewer_nodes(link: Link, base: RunRecord, now: RunRecord) -> bool:
     )
 
 
-def _recorded(link: Link, base: RunNumbers) -> RecordedWait | None:
+def _recorded(link: Link, base: RunNumbers, runs: Runs | None) -> RecordedWait | None:
     """Return the mean wait in the log beside that of the baseline, where a log has waits that a cluster had."""
     both = base.done.drop_nulls("recorded")
     recorded, simulated = both.select(pl.col("recorded", "wait").mean()).row(0)
     if not recorded or base.run.facts["synthetic"]:  # of a log without starts they are those of the submissions
         return None
+    if runs is not None:
+        jobs = both["job"].to_numpy()
+        waits = [s.values[runs.base_name]["wait"][np.isin(s.jobs, jobs)] for s in runs.samples]
+        simulated = float(np.mean([wait.mean() for wait in waits]))
     most = max(recorded, simulated)
     far = not 1 / (1 + CLOSE) <= simulated / recorded <= 1 + CLOSE
     return {
@@ -332,9 +341,8 @@ def _why(link: Link, base: RunNumbers, recorded: float, simulated: float) -> str
 
 
 def _evidence(runs: Runs) -> str:
-    return (
-        f"as in `fleetlab compare`: {runs.replication.note()}; reasons, allocation by type and figures are of one run"
-    )
+    of_one = "shares of reasons, allocation by type and figures are of one run"
+    return f"as in `fleetlab compare`: {runs.replication.note()}; {of_one}"
 
 
 def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow], count: int) -> list[str]:

@@ -27,7 +27,7 @@ from fleetlab.studies.diagnose.changes import (
     gpu_types,
     of_site,
     what_if,
-)
+)  # fmt: skip
 from fleetlab.studies.diagnose.effects import Outcomes, actions, effects, records_of, simulate_changes, waterfall
 from fleetlab.studies.diagnose.findings import figures_of, findings, population
 from fleetlab.studies.diagnose.open_problems import cpu_by_gpu_type, open_problems
@@ -155,7 +155,7 @@ def diagnose(
     skipped = {c.title: why for c in chosen if (why := c.skip(scenario))}
     progress("simulating the scenario as it is", 0, 0.0)
     result = simulate(scenario)
-    if ledger.completed(result).is_empty():
+    if result.completed.is_empty():
         raise _refusal(result, scenario)
     progress("simulating the scenario as it is", 1, 1.0)
     limits = (c for c in chosen if c.name in of_site(scenario) and c.removes == (c.name,))  # one limit alone
@@ -212,17 +212,18 @@ def _waiting(
     """Return the tables of waiting; by the clock only where submissions have the times of the log."""
     workload, jobs = scenario.workload, waits["job"].to_numpy()
     same = [] if outcomes.replication.resampled else [wait[jobs] for wait in outcomes.waits()]
+    total = outcomes.mean().value * waits.height  # of the means over replicas: the waits of one run are others
     classes = ("GPU type", GPU_REQUEST, "gang size", *owners(result.completed))
     frames = {
         "waterfall": waterfall(outcomes.mean().value, changes),
-        "waiting": ledger.reasons(waits, outcomes.shares()),
-        "held by": ledger.holders(result, waits),
+        "waiting": ledger.reasons(total, outcomes.shares()),
+        "held by": ledger.holders(result, waits, total),
         "held by users": ledger.holding_users(result),
         **{f"by {name}": ledger.by(waits, name, same) for name in classes},
     }
     if scenario.load == 1:
         by_hour = ledger.by(waits, "hour", same).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
-        frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload)}
+        frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload, same)}
     frames["longest waits"] = _named(ledger.longest_waits(waits)[0], scenario)
     if waits["limit"].sum() > 0:
         frames["at limits"] = ledger.at_limits(waits, workload.frame[jobs])
@@ -250,7 +251,8 @@ def _notes(
 ) -> tuple[str, ...]:
     names, cluster = set(outcomes.changes), result.cluster
     notes = [
-        "who holds what is missing, shares of waiting, the longest waits and open problems are of the log as it is",
+        "of one run of the log as it is: who holds what is missing, shares of waiting of a class or hour, single jobs "
+        "and open problems; mean waits are over the replicas",
         "changes are simulated one at a time: their effects overlap and do not add up",
         "waterfall: # is the mean wait that is left, - what a change removes, + what it adds",
         "open problems are those of the PAI trace (Weng et al., MLaaS in the Wild, NSDI 2022)",

@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetlab.core import Figure, Scenario
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import beside_the_log, brief, duration, plural
+from fleetlab.core.durations import beside_the_log, brief, duration, if_apart, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import Finding
 from fleetlab.core.schedulers import Feature
@@ -31,16 +31,9 @@ def findings(
         return [_no_waits(scenario.workload.frame, result)]
     reasons, changes = frames["waiting"], frames["changes"].with_columns(pl.col(*MEAN).fill_null(math.nan))
     first = reasons.row(0, named=True)
-    both, beside = result.recorded, ""
-    if not scenario.trace.workload.synthetic and both["recorded"].sum():
-        part = f"of the {both.height:,} that start in the log" if both.height < result.completed.height else ""
-        recorded, simulated = both.select(pl.col("recorded", "simulated").mean()).row(0)
-        beside = beside_the_log(recorded, simulated if part else outcomes.mean().value, part)  # one baseline for all
-    plain = f"Jobs wait {brief(outcomes.mean().value)} on average."
-    mean = f"{beside} {plain}" if "(" in beside else beside or plain
     sentences = [
-        f"{mean} {percent(first['share'])} of all waiting time is `{first['reason']}`: "
-        f"{REASONS[first['reason']].meaning}."
+        f"{_mean_wait(scenario, result, outcomes)} "
+        f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}."
         f"{f' That is of {whose}.' if ' (of ' in (whose := population(scenario, result)) else ''}",
         *_best(changes, records),
         agreement(reasons, changes, outcomes),
@@ -57,6 +50,21 @@ def findings(
             f"it waited {duration(job['behind'])} in total."
         )
     return sentences
+
+
+def _mean_wait(scenario: Scenario, result: SimResult, outcomes: Outcomes) -> str:
+    """Return the mean wait that all changes begin with, beside what the log recorded."""
+    mean, both = outcomes.mean().value, result.recorded
+    if scenario.trace.workload.synthetic or not both["recorded"].sum():
+        return f"Jobs wait {brief(mean)} on average."
+    recorded = float(both["recorded"].to_numpy().mean())
+    if outcomes.replication.resampled:
+        return f"Jobs of logs like it wait {brief(mean)} on average; the log recorded {brief(recorded)}."
+    if both.height == result.completed.height:
+        return beside_the_log(recorded, mean)
+    of_some = f"the log recorded {brief(recorded)} of the {both.height:,} that start in it"
+    apart = if_apart(recorded, outcomes.mean_of(both["job"].to_numpy()))
+    return f"Jobs wait {brief(mean)} on average; {of_some}.{apart}"
 
 
 def _for_ever(result: SimResult) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Workload
-from fleetlab.core.catalog import HOLDERS, REASONS, Catalog
+from fleetlab.core.catalog import HOLDERS, REASONS
 from fleetlab.core.job_classes import GPU_REQUEST, WHOLE, gang_size, gpu_request, gpu_type, in_order, partitions, queue
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, Floats, Interval, Ints, over_replicas
@@ -24,14 +23,9 @@ NAMES = list(REASONS.names)
 PER_INSTANCE = (pl.col("gpu_milli") / WHOLE).alias(GPU_REQUEST)
 
 
-def completed(result: SimResult) -> pl.DataFrame:
-    """Return the jobs that completed."""
-    return result.completed
-
-
 def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
     """Return one row per job that completed: its classes, its wait, and the seconds by reason."""
-    jobs = completed(result)
+    jobs = result.completed
     at = clock(jobs["submit"], workload)
     hour, day = pl.select(hour=at.dt.hour(), day=at.dt.date())
     table = jobs.select(
@@ -52,26 +46,21 @@ def clock_name(workload: Workload) -> str:
     return "from the first submission" if workload.epoch is None else workload.zone or "UTC"
 
 
-def reasons(table: pl.DataFrame, shares: Mapping[str, Interval]) -> pl.DataFrame:
-    """Return seconds of waiting by reason, and its share of all waiting, which is a mean over replicas."""
-    rows = _shares(table, "reason", REASONS)
-    limits = pl.DataFrame([(n, *x) for n, x in shares.items()], schema=["reason", *SHARE_COLUMNS], orient="row")
-    both = rows.drop("share").join(limits, on="reason", how="left", maintain_order="left")
-    in_columns = both.select("reason", "total wait", *SHARE_COLUMNS, "meaning")
-    return in_columns.with_columns(pl.col("low", "high").fill_nan(None)).sort("share", descending=True)
+def reasons(total: float, shares: Mapping[str, Interval]) -> pl.DataFrame:
+    """Return seconds of waiting by reason, which add up to the total, and its share, which is a mean over replicas."""
+    rows = [(name, total * x.value, *x, REASONS[name].meaning) for name, x in shares.items() if x.value > 0]
+    table = pl.DataFrame(rows, schema=["reason", "total wait", *SHARE_COLUMNS, "meaning"], orient="row")
+    return table.with_columns(pl.col("low", "high").fill_nan(None)).sort("share", descending=True)
 
 
-def holders(result: SimResult, table: pl.DataFrame) -> pl.DataFrame:
-    """Return seconds of waiting by who holds what is missing, and its share of all waiting."""
-    return _shares(result.holders.filter(pl.col("job").is_in(table["job"].implode())), "held by", HOLDERS)
-
-
-def _shares(table: pl.DataFrame, title: str, catalog: Catalog[Any]) -> pl.DataFrame:
-    each = {name: float(table[name].sum()) for name in catalog.names}
-    total = sum(each.values())
-    rows = [(name, part, part / total, catalog[name].meaning) for name, part in each.items() if part > 0]
-    result = pl.DataFrame(rows, schema=[title, "total wait", "share", "meaning"], orient="row")
-    return result.sort("total wait", descending=True, maintain_order=True)
+def holders(result: SimResult, table: pl.DataFrame, total: float) -> pl.DataFrame:
+    """Return seconds of waiting by who holds what is missing, which add up to the total, and its share of one run."""
+    mine = result.holders.filter(pl.col("job").is_in(table["job"].implode()))
+    each = {name: float(mine[name].sum()) for name in HOLDERS.names}
+    share = {name: part / sum(each.values()) for name, part in each.items() if part > 0}
+    rows = [(name, total * part, part, HOLDERS[name].meaning) for name, part in share.items()]
+    both = pl.DataFrame(rows, schema=["held by", "total wait", "share", "meaning"], orient="row")
+    return both.sort("total wait", descending=True, maintain_order=True)
 
 
 def holding_users(result: SimResult) -> pl.DataFrame:
@@ -140,17 +129,22 @@ def at_limits(table: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     return sums.select(*whose.columns, "jobs", pl.col("limit").alias("wait at limits"), share)
 
 
-def worst_hours(table: pl.DataFrame, workload: Workload) -> pl.DataFrame:
-    """Return the hours, by the same clock as the hours of the day, whose jobs waited most in total."""
+def worst_hours(table: pl.DataFrame, workload: Workload, replicas: Sequence[Floats]) -> pl.DataFrame:
+    """Return the hours, by the same clock as the hours of the day, whose jobs waited most in total.
+
+    `replicas` are those of `by`.
+    """
     begin = pl.select(begin=clock(table["submit"], workload).dt.truncate("1h")).to_series()
-    sums = table.with_columns(begin).group_by("begin").agg(pl.len().alias("jobs"), pl.col("wait", *NAMES).sum())
+    of_job = np.mean(replicas or [table["wait"].to_numpy()], axis=0)
+    in_hours = table.with_columns(begin, pl.Series("mean wait", of_job, nan_to_null=True)).group_by("begin")
+    sums = in_hours.agg(pl.len().alias("jobs"), pl.col("mean wait").mean(), pl.col("wait", *NAMES).sum())
     sums = sums.sort("wait", "begin", descending=[True, False]).head(WORST)
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
     form = "day %j, %H:%M" if workload.epoch is None else "%a %Y-%m-%d %H:%M"  # without an epoch, day 1 is the first
     total = float(table["wait"].sum()) or 1.0
     return sums.select(
         pl.col("begin").dt.strftime(form).alias(f"hour begins ({clock_name(workload)})"), "jobs",
-        (pl.col("wait") / total).alias(SHARE_OF_WAITING), (pl.col("wait") / pl.col("jobs")).alias("mean wait"),
+        (pl.col("wait") / total).alias(SHARE_OF_WAITING), "mean wait",
     ).with_columns(main)  # fmt: skip
 
 
