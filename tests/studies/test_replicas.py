@@ -66,8 +66,8 @@ def test_a_study_gives_the_same_numbers_again():
 
 
 def test_verdicts_decide_when_a_study_ends():
-    def undecided(results):
-        fifo, sjf = (np.array([r[name]["wait"].mean() for r in results]) for name in BOTH)
+    def undecided(replication):
+        fifo, sjf = (np.array([r[name]["wait"].mean() for r in replication.results]) for name in BOTH)
         return not is_decided(sjf - fifo, fifo.mean())
 
     assert run(undecided).stopped in {DECIDED, ENOUGH, SPENT}

@@ -149,7 +149,8 @@ class Replication:
             ENOUGH: "there are no more by default: --replicas N takes N", FIXED: "as asked for",
         }[self.stopped]  # fmt: skip
         if self.blocks is not None and self.blocks < LEAST_BLOCKS:
-            part = f"{self.blocks:.2g} of {BLOCKS} parts would have all of its waiting, and {LEAST_BLOCKS:g} are needed"
+            many = f"{math.floor(10 * self.blocks) / 10:g} of {BLOCKS}"
+            part = f"{many} parts would have all of its waiting, and {LEAST_BLOCKS:g} are needed"
             return f"the log is too short for intervals of {self.scope}: {part}; a longer one, or --scope log, has them"
         beyond = "; --scope like asks about other logs" if self.plan.scope == "log" else ""
         return f"intervals are of {self.scope}: {self.count} replicas of {of} ({why}){beyond}"
