@@ -121,7 +121,6 @@ class SweepPlan:
             small = scenario.on(tiny, np.zeros(2, dtype=np.int64))
             if isinstance(quota := small.policy.quota, Mapping):  # of users that are not in the rehearsal
                 small = small.replace(quota=max(quota.values()))
-            small = small.replace(queues=None)  # neither is in one of them
             names |= set(metrics_of(simulate(small)))
             if small.scheduler is not None:  # whose queues, too, may have none of the two jobs
                 names |= set(metrics_of(simulate(small.replace(scheduler=EVENT))))

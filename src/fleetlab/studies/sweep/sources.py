@@ -44,7 +44,7 @@ class TraceSource:
             msg = f"only a built-in trace without a seed can be synthesized for each seed, not: {name}"
             raise TraceError(msg, hint='resample = "blocks" resamples parts of a log; "builtin:2000" is synthesized')
         jobs = trace.workload
-        site = Trace(jobs, Provenance("sweep", jobs.source), cluster, trace.scheduler, trace.queues)
+        site = Trace(jobs, Provenance("sweep", jobs.source), cluster, trace.scheduler)
         content = Data(f"{BUILTIN}:{len(jobs)}" if resample == "synthesize" else site, cluster)
         job = pl.int_range(len(jobs), eager=True)
         series = {n: pl.DataFrame({"job": job, "seconds": column}).lazy() for n, column in estimates.items()}
