@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetlab.sim.layout import RUNNING, Floats, Ints
-from fleetlab.sim.ledger.rules import Looks, Rules
+from fleetlab.sim.ledger.rules import Looks, SiteRules
 from fleetlab.sim.quota import Quotas
 
 
@@ -61,15 +61,13 @@ class Schedule:
     backfill: str = "greedy"
     quotas: Quotas | None = None  # before anything runs
     member: Ints | None = None  # [jobs]: of the quotas
-    admitted: Floats | None = None  # [jobs]: since when it counts as submitted; inf: never
-    strict: bool = False  # a queue may wait behind its first job, whatever the backfill
     keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
     eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
     refused: Ints | None = None  # [jobs]: at submission: 0 no, else a place in REFUSALS
     timed_out: Ints | None = None  # [jobs]: 1: its time limit ended it; None: as the world says
     cut: Ints | None = None  # [jobs]: 1: a preemption, a node or a limit ended it before its time, for good
     until: float | None = None  # when the loop stopped; None: with the last completion
-    rules: Rules | None = None  # of a site's Slurm, before anything runs
+    rules: SiteRules | None = None  # of a site's Slurm, before anything runs
     looks: Looks | None = None  # of its loops
 
     @property

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fleetlab.core.errors import TraceError
-from fleetlab.live.sources import (
+from fleetlab.core.sources import (
     DOWN,
     DRAINED,
     ENDED,
@@ -22,6 +22,7 @@ from fleetlab.live.sources import (
     UNSEEN,
     UP,
     Ask,
+    CollectOptions,
     Missing,
     NodeUse,
     Poll,
@@ -30,6 +31,7 @@ from fleetlab.live.sources import (
     ask,
     mark_of,
 )
+from fleetlab.schedulers.slurm.reader.collect import SCRIPT, run_script
 from fleetlab.schedulers.slurm.reader.node_lists import scontrol_rows
 from fleetlab.schedulers.slurm.reader.nodes import LOST, OUT
 from fleetlab.schedulers.slurm.reader.squeue_json import queue_rows
@@ -79,11 +81,29 @@ class SlurmSource:
 
     format: ClassVar[str] = "slurm"
     parts: ClassVar[tuple[str, ...]] = ("squeue", "scontrol", "sacct")
+    hint: ClassVar[str] = "run it where squeue, sacct and scontrol work, such as a login node"
+    queue: ClassVar[tuple[str, ...]] = ("partitions",)
+    team: ClassVar[str] = "app"  # the reader keeps the account there
 
     def __init__(self, ask: Ask = ask, clock: Callable[[], float] = time.time) -> None:
         self._ask, self._clock = ask, clock
         self._fields: list[str] | None = None
         self._swept = 0.0
+
+    @classmethod
+    def at(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
+        """Return the cluster that this machine is a client of."""
+        return cls()
+
+    @staticmethod
+    def collect(out: Path, options: CollectOptions, say: Callable[[str], None]) -> None:
+        """Gather a site's log and rules in a folder."""
+        run_script(out, since=options.since, until=options.until, json=options.sacct_json)
+
+    @staticmethod
+    def script() -> str:
+        """Return the script that gathers them where fleetlab is not installed."""
+        return SCRIPT.read_text("utf-8")
 
     def name(self) -> str:
         """Return the name of the cluster."""
