@@ -132,8 +132,7 @@ def is_decided(
 ) -> bool:
     """Return whether more replicas would hardly change the verdict: it holds with a confidence of 99 % too."""
     confidence = max(EARLY, bonferroni(comparisons))
-    said = verdict(differences, baseline, resampled=resampled, confidence=confidence, margin=margin)
-    return said != NOT_DECIDED
+    return verdict(differences, baseline, resampled=resampled, confidence=confidence, margin=margin) != NOT_DECIDED
 
 
 def chances_of_first(values: Mapping[str, ArrayLike], *, lowest: bool = True) -> dict[str, float]:
