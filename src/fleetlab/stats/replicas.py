@@ -150,8 +150,7 @@ def is_decided(
 ) -> bool:
     """Return whether more replicas would hardly change the verdict: it holds with a confidence of 99 % too."""
     confidence = max(EARLY, bonferroni(comparisons))
-    said = verdict(differences, baseline, blocks=blocks, confidence=confidence, margin=margin)
-    return said != NOT_DECIDED
+    return verdict(differences, baseline, blocks=blocks, confidence=confidence, margin=margin) != NOT_DECIDED
 
 
 def chances_of_first(

@@ -2,12 +2,6 @@
 
 - "MLaaS in the Wild" (Weng et al., NSDI 2022), on the built-in trace. It is made from the paper's statistics, not from
   its rows: signs and sizes of effects can be compared.
-- Helios (Hu et al., SC 2021): the ratio of mean JCT under FIFO and under SJF, published for September on four clusters:
-  1.49 to 6.59, without backfill and with consolidated placement. With greedy backfill, a public simulator has a ratio
-  of about 1.4. The log itself is not available: jobs here have its published runtimes and GPUs on one virtual cluster.
-  The load is fitted: jobs spend the published share of their JCT in the queue.
-- FGD (Weng et al., ATC 2023): unallocated GPUs when all demand has arrived, by placement. The authors' own results have
-  ten seeds a policy, so both sides of a line are uncertain: the difference of the two means is compared.
 
 The published numbers are in published.json.
 """
@@ -18,7 +12,6 @@ import json
 import math
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +20,10 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.core.censoring import past_mean
 from fleetlab.core.progress import Progress
-from fleetlab.sim import pack, simulate
+from fleetlab.sim import simulate
 from fleetlab.stats import PERCENT, POSITIVE, SHARE, SLOWDOWN, Range, Statistic, mean_of_runs
-from fleetlab.studies.validate.line import Line, independent
-from fleetlab.studies.validate.schedules import seed_of
-from fleetlab.traces import read, synthesize
+from fleetlab.studies.validate.line import Line
+from fleetlab.traces import synthesize
 
 DATA: dict[str, Any] = json.loads(files("fleetlab.studies.validate").joinpath("published.json").read_text("utf-8"))
 
@@ -110,7 +102,7 @@ EXCLUDE = (
 Values = dict[str, float]
 
 
-def compare_policies(*, seed: int, progress: Progress) -> list[Line]:
+def compare(*, seed: int, progress: Progress) -> list[Line]:
     """Compare SJF, sharing, and reserve-and-pack, each over four seeds."""
     means = policy_means(seed=seed, runs=SEEDS, figures=SEEDS, progress=progress)
     return [
@@ -278,106 +270,3 @@ def _published() -> dict[str, Published]:
 
 PREDICTED, RESERVING = (DATA["pai"]["rows"][k]["case"] for k in (0, 4))
 PUBLISHED = _published()
-
-
-# -- Helios ------------------------------------------------------------------------------------------------------------
-
-HELIOS_SEEDS = 10
-HELIOS_JOBS = 10_000
-NODES, GPUS = 16, 8  # of a virtual cluster
-LOADS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
-HELIOS: dict[str, Any] = DATA["helios"]
-RATIO = "mean JCT, FIFO over SJF"
-LONGEST = 30 * 86_400.0
-WHY = "a synthetic virtual cluster with constant load: the log is not available"
-
-
-def compare_helios(*, seed: int, progress: Progress) -> list[Line]:
-    """Compare the ratio of mean JCT, FIFO over SJF, without backfill and with greedy backfill."""
-    ratios: dict[str, list[float]] = {name: [] for name in HELIOS[RATIO]}
-    greedy = []
-    for k in range(HELIOS_SEEDS):
-        for name, ratio in _ratios(seed_of("helios", seed, k)).items():
-            ratios[name].append(ratio)
-        greedy.append(_greedy_ratio(seed_of("helios", seed, k)))
-        progress("simulating policies on Helios", k + 1, (k + 1) / HELIOS_SEEDS)
-    rows = [(f"no backfill, queueing as in {name}", HELIOS[RATIO][name], ratios[name]) for name in ratios]
-    rows.append(("greedy backfill", HELIOS[f"{RATIO}, greedy backfill"], greedy))
-    return [
-        Line(f"Helios, {case}", RATIO, number, mean_of_runs(values), near=0.25, why=WHY, counts=False)
-        for case, number, values in rows
-    ]
-
-
-def _ratios(seed: list[int]) -> dict[str, float]:
-    """FIFO by SJF at the load where FIFO queues as published, for each cluster: between loads by straight lines."""
-    share, ratio = [0.0], [1.0]
-    for load in LOADS:
-        workload = _helios_jobs(seed, load)
-        fifo, sjf = (_helios_jct(workload, order, "none") for order in ("fifo", "sjf"))
-        # Queueing grows with load; noise in one run must not make the curve fall.
-        share.append(max(share[-1], 1 - float(workload.frame["runtime"].mean()) / fifo))  # type: ignore[arg-type]
-        ratio.append(fifo / sjf)
-    queued = HELIOS["share of JCT in the queue under FIFO"]
-    return {name: float(np.interp(published, share, ratio)) for name, published in queued.items()}
-
-
-def _greedy_ratio(seed: list[int]) -> float:
-    workload = _helios_jobs(seed, max(LOADS))
-    return _helios_jct(workload, "fifo", "greedy") / _helios_jct(workload, "sjf", "greedy")
-
-
-def _helios_jct(workload: Workload, order: str, backfill: str) -> float:
-    cluster = Cluster.uniform(NODES, GPUS)
-    return float(simulate(workload, cluster, order=order, backfill=backfill).jobs["jct"].mean())  # type: ignore[arg-type]
-
-
-def _helios_jobs(seed: list[int], load: float) -> Workload:
-    rng = np.random.default_rng(seed)
-    median, needs = HELIOS["median runtime"], HELIOS["jobs by GPUs"]
-    sigma = (2 * math.log(HELIOS["mean runtime"] / median)) ** 0.5
-    runtime = np.minimum(np.ceil(rng.lognormal(math.log(median), sigma, HELIOS_JOBS)), LONGEST)
-    need = rng.choice([int(gpus) for gpus in needs], HELIOS_JOBS, p=list(needs.values()))
-    span = float((runtime * need).sum()) / (load * NODES * GPUS)
-    submit = np.sort(rng.random(HELIOS_JOBS)) * span
-    shape = {"instances": np.maximum(need // GPUS, 1), "gpu_milli": np.minimum(need, GPUS) * 1000}
-    jobs = pl.DataFrame({"submit": submit - submit[0], "runtime": runtime} | shape)
-    return Workload.of(jobs, source="helios-like")
-
-
-# -- FGD ---------------------------------------------------------------------------------------------------------------
-
-FGD_PODS, FGD_RESULTS = "alibaba-openb-v2023", "fgd-expected-results"
-FGD_POLICIES: dict[str, str] = DATA["fgd"]["policies"]
-FGD_SEEDS = 10
-FGD_NEAR = 0.05  # of the GPUs that are left
-
-
-def compare_fgd(data: Path, *, seed: int, progress: Progress) -> list[Line]:
-    """Compare unallocated GPUs at 100 % arrived demand with the results of the authors."""
-    theirs = _fgd_results(data / FGD_RESULTS / "allo.csv")
-    lines = []
-    for k, (name, places) in enumerate(DATA["fgd"]["lists"].items()):
-        trace = read(data / FGD_PODS / f"openb_pod_list_{name}.csv", "openb2023")
-        assert trace.cluster is not None
-        count = FGD_SEEDS if name == "default" else FGD_SEEDS // 2
-        packed = pack(trace.workload, trace.cluster, placements=places, seeds=range(42 + seed, 42 + seed + count))
-        unallocated = packed.curves.filter(pl.col("arrived") == 100).with_columns(unallocated=100 - pl.col("allocated"))
-        for placement in places:
-            ours = unallocated.filter(pl.col("placement") == placement)["unallocated"].to_list()
-            lines.append(_fgd_line(name, placement, theirs[f"openb_pod_list_{name}", placement], ours))
-        progress("packing as in FGD's published table", k + 1, (k + 1) / len(DATA["fgd"]["lists"]))
-    return lines
-
-
-def _fgd_line(pods: str, placement: str, theirs: list[float], ours: list[float]) -> Line:
-    there, here = mean_of_runs(theirs), mean_of_runs(ours)
-    case = f"FGD, {pods}, {placement}"
-    return Line(case, "unallocated GPUs, %", there.value, independent(here, there), near=FGD_NEAR)
-
-
-def _fgd_results(path: Path) -> dict[tuple[str, str], list[float]]:
-    """Return unallocated GPUs at 100 % by pod list and policy, one value per seed."""
-    frame = pl.read_csv(path).select("workload", "sc_policy", left=100 - pl.col("100"))
-    parts = frame.partition_by("workload", "sc_policy", as_dict=True)
-    return {(str(w), FGD_POLICIES[str(p)]): part["left"].to_list() for (w, p), part in parts.items()}

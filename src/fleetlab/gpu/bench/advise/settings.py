@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-import numpy as np
-
 from fleetlab.gpu.bench.advise.mix import MixRequest, busy_alone, mix_modes
 from fleetlab.gpu.bench.analysis.choice import ModeChoice
 from fleetlab.gpu.bench.analysis.findings import Findings
@@ -25,7 +23,7 @@ from fleetlab.gpu.bench.analysis.serving import ENOUGH, llm_table
 from fleetlab.gpu.bench.analysis.wording import count_noun, number
 from fleetlab.gpu.bench.histogram import interval_columns
 from fleetlab.gpu.bench.profile.mig import GpuSlice, on_slice, stretch_curve
-from fleetlab.gpu.bench.results.cells import BASELINE, rates_by_sms
+from fleetlab.gpu.bench.results.cells import BASELINE, gpu_share, rates_by_sms
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.gpu.sharing.mig.layouts import MigGpu, MigProfile, layout_name, maximal_layouts, mig_gpu, place
 from fleetlab.gpu.sharing.modes import MIG
@@ -60,11 +58,11 @@ def assign_profiles(
         gpu = mig_gpu(g.gpu_name)
     except BenchError:
         return f"the tables have no MIG profiles of {g.gpu_name}"
-    known = {name: _speeds(g, gpu, name) for name in dict.fromkeys(names)}
+    predicted = {name: _speeds(g, gpu, name) for name in dict.fromkeys(names)}
     best: tuple[tuple[float, ...], tuple[MigProfile, ...]] | None = None
     for some in _choices(gpu, len(names)):
         if all(need <= p.memory_gib * MIB for need, p in zip(mib, some, strict=True)):
-            each = [known[name].get(p.name) for name, p in zip(names, some, strict=True)]
+            each = [predicted[name].get(p.name) for name, p in zip(names, some, strict=True)]
             # Without a prediction a tenant counts by its SMs, and those that hold more memory get larger instances.
             speeds = [speed.value if speed else p.sms / gpu.sms for speed, p in zip(each, some, strict=True)]
             memory = sum(need * p.sms for need, p in zip(mib, some, strict=True))
@@ -77,7 +75,7 @@ def assign_profiles(
         if len(names) > most:
             return f"{gpu.name} has at most {most} instances, for {len(names)} tenants"
         return f"no layout of {gpu.name} holds instances of {', '.join(f'{need:,}' for need in sorted(mib))} MiB"
-    result = tuple(known[name].get(p.name) for name, p in zip(names, best[1], strict=True))
+    result = tuple(predicted[name].get(p.name) for name, p in zip(names, best[1], strict=True))
     return MigAssignment(gpu, best[1], result)
 
 
@@ -101,8 +99,8 @@ def _speeds(g: SuiteData, gpu: MigGpu, name: str) -> dict[str, Interval]:
     if not curves:
         return {}
     of = name if name in curves else next(iter(curves))
-    memory = [m.gpu["memory_util"] / 100 for m in g.cells if _alone(m, of) and m.gpu.get("memory_util") is not None]
-    used, busy = float(np.median(memory)) if memory else 1.0, 1.0 if of == name else busy_alone(g, name)
+    used = gpu_share((m for m in g.cells if m.names == (of,) and m.mode == BASELINE), "memory_util")
+    busy = 1.0 if of == name else busy_alone(g, name)
     stretch = stretch_curve(curves[of])
     parts = [GpuSlice(p.name, p.sms / gpu.sms, p.size / gpu.sizes) for p in gpu.plain()]
     return {part.name: on_slice(stretch, used, part, busy) for part in parts}
@@ -113,10 +111,6 @@ def _same_work(g: SuiteData, name: str) -> list[str]:
     work = g.work_of(name)
     full = [of for of in g.kinds if not set(PACE) & set(json.loads(g.settings.get(of, "{}")))]
     return [name, *(of for of in full if of != name and g.work_of(of) == work)]
-
-
-def _alone(m: Any, name: str) -> bool:  # noqa: ANN401
-    return bool(m.names == (name,) and m.mode == BASELINE)
 
 
 def _curve(g: SuiteData, name: str) -> dict[int, float]:
@@ -144,8 +138,8 @@ def layout_sentence(layout: MigAssignment | str, names: Sequence[str]) -> str:
     """The layout in words."""
     if isinstance(layout, str):
         return f"MIG: no layout can be named, {layout}."
-    known = "speeds relative to alone are predicted" if any(layout.speeds) else "nothing predicts its speeds"
-    return f"A layout that holds this mix, not measured: {profiles_of(layout, names)}; {known}."
+    speeds = "speeds relative to alone are predicted" if any(layout.speeds) else "nothing predicts its speeds"
+    return f"A layout that holds this mix, not measured: {profiles_of(layout, names)}; {speeds}."
 
 
 def profiles_of(layout: MigAssignment, names: Sequence[str]) -> str:
@@ -220,16 +214,16 @@ def _row(of: str, setting: str, value: object, why: str) -> dict[str, Any]:
 
 def _memory(f: Findings, name: str) -> int:
     """The most memory that a tenant was seen to hold, MiB; 0 if that is not known."""
-    held = [t.about.get("memory_mib") or 0 for m in f.gathered.cells for t in m.tenants if t.name == name]
-    return int(max(held, default=0))
+    sizes = [t.about.get("memory_mib") or 0 for m in f.gathered.cells for t in m.tenants if t.name == name]
+    return int(max(sizes, default=0))
 
 
 def _fits(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """How often the mix fits: by memory with a context for each tenant, and by the clients of an MPS server."""
-    held = [_memory(f, name) for name in names]
+    sizes = [_memory(f, name) for name in names]
     card = max((_card_mib(s.about) for s in f.gathered.suites), default=0)
-    if all(held) and card:
-        needed = sum(held) + CONTEXT * len(names)
+    if all(sizes) and card:
+        needed = sum(sizes) + CONTEXT * len(names)
         by_memory, by_clients = card // needed, MPS_CLIENTS // len(names)
         limited = mode.startswith("mps") and by_clients < by_memory
         times = count_noun(by_clients if limited else by_memory, "time")

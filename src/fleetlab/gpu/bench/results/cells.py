@@ -31,6 +31,12 @@ Value = TypeVar("Value")
 BASELINE = "time-slicing"  # alone in this mode a tenant has the whole GPU
 REQUIRED_KEYS = ("cell", "stage", "mode", "block", "status")
 MEASURED_KEYS = ("tenants", "gpu")  # of a successful cell
+TENANT_KEYS = ("seat", "rate")  # of a tenant in it
+PART_KEYS = {  # of what only some tenants have
+    "llm": ("goals", "requests", "seconds", "refused", "itl", "running", "waiting_most", "kv_most", "kv_tokens"),
+    "notebook": ("cells",),
+    **dict.fromkeys(("times", "lag"), ("gaps", "counts")),
+}
 SEAT = re.compile(r"(.*?)(?:@(\d+))?(?:@(\d+)sms)?(?:~(\d+))?(?:!(\w+))?(?:#(\d+))?", re.DOTALL)
 
 
@@ -181,6 +187,22 @@ def rates_by_sms(tenants: Iterable[TenantResult]) -> dict[int, float]:
     return {sms: math.exp(sum(some) / len(some)) for sms, some in sorted(logs.items())}
 
 
+def gpu_share(cells: Iterable[CellResult], of: str) -> float:
+    """Median of a utilization of the GPU; 1 if it was not recorded."""
+    shares = [cell.gpu[of] / 100 for cell in cells if cell.gpu.get(of) is not None]
+    return float(np.median(shares)) if shares else 1.0
+
+
+def utilization_alone(cells: Iterable[CellResult]) -> float:
+    """The lower of the share of time in steps and of the GPU's utilization, of cells of one tenant; 1 if not recorded.
+
+    A program that only counts its steps says nothing of the time in them, but the GPU does.
+    """
+    alone = list(cells)
+    under_way = [m.tenants[0].about.get("busy", 1.0) for m in alone] or [1.0]
+    return min(float(np.median(under_way)), gpu_share(alone, "util"))
+
+
 class AloneRates:
     """Rates and power of tenants alone on the whole GPU; without MPS, as far as that was measured."""
 
@@ -275,8 +297,13 @@ def whole_lines(written: str) -> tuple[list[str], bool]:
 
 def _checked(cell: Record) -> Record:
     required = REQUIRED_KEYS + (MEASURED_KEYS if cell["status"] == "ok" else ())
-    if missing := [key for key in required if key not in cell]:
-        raise ValueError(f"a cell without {', '.join(missing)}")
+    missing = [key for key in required if key not in cell]
+    for tenant in () if missing else cell.get("tenants") or ():
+        missing += [key for key in TENANT_KEYS if key not in tenant]
+        parts = [(part, keys) for part, keys in PART_KEYS.items() if tenant.get(part)]
+        missing += [f"{key} of {part}" for part, keys in parts for key in keys if key not in tenant[part]]
+    if missing:
+        raise ValueError(f"a cell without {', '.join(dict.fromkeys(missing))}: {cell['cell']}")
     return cell
 
 

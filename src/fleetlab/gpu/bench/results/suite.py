@@ -140,7 +140,7 @@ def _attached(cells: Sequence[CellResult], mode: str) -> Checks:
 def _throttled(cells: Sequence[CellResult]) -> Checks:
     for c in cells:
         if c.gpu:
-            yield c.cell, c.gpu.get("watts", 0.0), bool(c.gpu["reasons"] & THROTTLE_REASONS)
+            yield c.cell, c.gpu.get("watts", 0.0), bool(c.gpu.get("reasons", 0) & THROTTLE_REASONS)
 
 
 def _lags(cells: Sequence[CellResult]) -> Checks:
@@ -216,15 +216,15 @@ def _rows_alone(cells: Iterable[CellResult]) -> Iterable[dict[str, Any]]:
         yield {
             "stage": stage,
             "tenant": seat,
-            "unit": f"{ones[0]['unit']}/s",
+            "unit": f"{ones[0].get('unit', '?')}/s",
             "blocks": len(group),
             "rate": rate.value,
             "low": rate.low,
             "high": rate.high,
             "p50_ms": (None if median is None else 1000 * median.value),
             "sms": ones[0].get("sms"),
-            "starved": sum(one["starved"] for one in ones) / len(ones),
-            "cpu": sum(one["cpu"] for one in ones) / len(ones),
+            "starved": mean(one["starved"] for one in ones if "starved" in one),
+            "cpu": mean(one["cpu"] for one in ones if "cpu" in one),
             "memory_mib": ones[0].get("memory_mib"),
             **_card(group),
         }
@@ -249,8 +249,8 @@ def _rows_mixes(cells: list[CellResult], alone: AloneRates) -> Iterable[dict[str
     limits = geometric_means([[sum(c.progress) for c in group] for group in by.values()])
     # Energy of each mix relative to alone, as far as it is known
     each = {key: [cell_energy(c, alone) for c in group] for key, group in by.items()}
-    known = {key: [times for times in values if times] for key, values in each.items() if any(values)}
-    energy = dict(zip(known, geometric_means(list(known.values())), strict=True)) if known else {}
+    measured = {key: [times for times in values if times] for key, values in each.items() if any(values)}
+    energy = dict(zip(measured, geometric_means(list(measured.values())), strict=True)) if measured else {}
     for (key, group), stp in zip(by.items(), limits, strict=True):
         yield {
             "stage": key[0],
@@ -280,9 +280,9 @@ def _card(cells: list[CellResult]) -> dict[str, Any]:
     if not samples:
         return {"watts": None, "sm_mhz": None, "throttled": None}
     return {
-        "watts": sum(g["watts"] for g in samples) / len(samples),
-        "sm_mhz": sum(g["sm_mhz"] for g in samples) / len(samples),
-        "throttled": any(g["reasons"] & THROTTLE_REASONS for g in samples),
+        "watts": mean(g["watts"] for g in samples if "watts" in g),
+        "sm_mhz": mean(g["sm_mhz"] for g in samples if "sm_mhz" in g),
+        "throttled": any(g.get("reasons", 0) & THROTTLE_REASONS for g in samples),
     }
 
 
@@ -295,7 +295,7 @@ def _notes(about: Record, good: list[CellResult], frames: dict[str, pl.DataFrame
         yield "a rehearsal on the CPU: the results are meaningless"
     if about["skipped"]:
         yield f"{len(about['skipped'])} cells were skipped for lack of time"
-    if late := [c.cell for c in good if any(t.about["late"] > 0 for t in c.tenants)]:
+    if late := [c.cell for c in good if any(t.about.get("late", 0.0) > 0 for t in c.tenants)]:
         yield f"{len(late)} cells have a tenant that started late"
     if eager := {t.seat for c in good for t in c.tenants if str(t.about.get("how", "")).startswith("eager:")}:
         yield f"not captured as a CUDA graph: {', '.join(sorted(eager))}"
@@ -347,6 +347,12 @@ COSTS |= {"gpu_s_per_1000": pl.Float64, "joules_an_item": pl.Float64}
 HOUR = 3600.0
 
 
+def check_price(price: float | None) -> None:
+    """Refuse what is no price of a GPU hour."""
+    if price is not None and not 0 <= price < float("inf"):
+        raise DeviceError(f"not a price of a GPU hour: {price}", hint="a number of at least 0, such as --price 3.5")
+
+
 class ItemCost(NamedTuple):
     """Cost of an item of one tenant in one block."""
 
@@ -361,8 +367,7 @@ def cell_energy(cell: CellResult, alone: AloneRates) -> float | None:
 
 def rows_costs(cells: Iterable[CellResult], alone: AloneRates, price: float | None) -> Iterable[dict[str, Any]]:
     """By tenant and neighbors: GPU seconds and joules per item, and money at `price` per GPU hour."""
-    if price is not None and not 0 <= price < float("inf"):
-        raise DeviceError(f"not a price of a GPU hour: {price}", hint="such as --price 3.5")
+    check_price(price)
     by, units = _by_tenant(cells, alone)
     seconds = geometric_means([[one.seconds for one in blocks] for blocks in by.values()])
     measured = {key: [one.joules for one in blocks if one.joules] for key, blocks in by.items()}
@@ -388,7 +393,7 @@ def _by_tenant(cells: Iterable[CellResult], alone: AloneRates) -> tuple[dict[Key
             if taken := _card_seconds(cell, one, alone):
                 key = (cell.stage, one.seat, neighbors(cell.seats, one.seat))
                 by[key].append(ItemCost(taken, _item_joules(cell, one, alone, taken)))
-                units[key] = one.about["unit"]
+                units[key] = one.about.get("unit", "?")
     return by, units
 
 
