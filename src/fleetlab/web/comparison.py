@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Estimate, Prices, Provenance, SavedResult
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import between_text, plural
+from fleetlab.core.durations import between_text, brief, plural
 from fleetlab.core.result import Finding, amount_and_interval
 from fleetlab.sim.estimates import jain
 from fleetlab.sim.measures import ALLOCATION, FAIRNESS
@@ -84,8 +84,8 @@ def compare_runs(
     submitted = _submitted(link, after)
     return {
         "link": link.query(),
-        "title": link.now.title,
-        "base_title": link.base.title,
+        "title": now.facts["title"],
+        "base_title": base.facts["title"],
         "population": _population(submitted, before, after),
         "scope": OF_SCOPE["log"],
         "replicas": count,
@@ -101,12 +101,13 @@ def compare_runs(
         "seconds": 0.0,
         "cpu_seconds": 0.0,
         "recorded": _recorded(link, before, runs),
-        "html": _html(link, before, after) if drawn else "",
+        "html": _html(before, after) if drawn else "",
     }
 
 
-def _html(link: Link, base: RunNumbers, now: RunNumbers) -> str:
-    how = f"simulate · {now.run.facts['source']} · scenario: {link.now.title} · baseline: {link.base.title}"
+def _html(base: RunNumbers, now: RunNumbers) -> str:
+    scenario, baseline = now.run.facts["title"], base.run.facts["title"]
+    how = f"simulate · {now.run.facts['source']} · scenario: {scenario} · baseline: {baseline}"
     return str(comparison_html(base, now, how))
 
 
@@ -360,13 +361,14 @@ def _finding(row: MetricRow, count: int) -> str:
     base, now, change = row["base"], row["now"], row["change"]
     name = row["metric"][0].upper() + row["metric"][1:]
     if not change["value"] and row["verdict"] == NO_DIFFERENCE:
-        return f"{name} is {now['text']}{AS_BEFORE}."
+        level = now["text"] if now["value"] is None or row["unit"] != "s" else brief(now["value"])
+        return f"{name} is {level}{AS_BEFORE}."
     if count == 1:
         return f"{name} is {now['text']} instead of {base['text']} in one run of the log."
     by, low, high = (math.nan if x is None else x for x in (change["value"], change["low"], change["high"]))
     before, after, unit = base["value"] or 0.0, now["value"] or 0.0, row["unit"]
     record = Finding(row["metric"], SCENARIO, before, after, by, low, high, unit, "", row["verdict"], "this log", count)
-    return sentence(record, "in")
+    return sentence(record, "in").replace(f" in {SCENARIO}", "")  # all of the page is of it
 
 
 def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
