@@ -107,11 +107,6 @@ def nodes_of(site: Site, intake: Intake) -> NodeInventory | None:
     return read_conf_nodes(rows, site.conf.files[0], intake) if rows else None
 
 
-def with_partitions(cluster: Cluster, *paths: Path | str) -> Cluster:
-    """Give nodes of a cluster the partitions that another configuration puts them in."""
-    return with_site(cluster, read_site(*(Path(path) for path in paths))) or cluster
-
-
 def with_site(cluster: Cluster | None, site: Site) -> Cluster | None:
     """Give nodes the partitions that the configuration puts them in."""
     if cluster is None or not (site.conf.of("partitionname") or site.partitions):
