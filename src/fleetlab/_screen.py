@@ -116,10 +116,10 @@ def short_answer(
     lines += ["", *beside] if beside else []
     of_what = [n for n in result.notes if n.startswith(("intervals are of", "one run of the log"))][:1]
     lines += [text for note in of_what for text in ("", *wrap(as_options(note, WORDS), width))]
+    names = [name for name, frame in result.tables().items() if frame.height and (not only or name in only)]
     others = []
-    for name, frame in result.tables().items():
-        if not frame.height or (only and name not in only):
-            continue
+    for name in names:
+        frame = result.tables()[name]
         chosen = [column for column in columns if column in frame.columns]
         rows = min(frame.height, ROWS if len(names) > 1 else LINES)
         while rows >= min(FEWEST, frame.height):
