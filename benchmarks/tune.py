@@ -13,10 +13,10 @@ from pathlib import Path
 import polars as pl
 
 import fleetlab
+from benchmarks import real_logs as logs
 from fleetlab._screen import show
 from fleetlab.studies.tune import Tuning
 from fleetlab.studies.tune.terms import WEIGHTED, Space, words_of
-from fleetlab.studies.validate import logs
 
 # GPU type, nodes, and of each GPUs, CPU milli and MiB.
 NODES = (
@@ -41,7 +41,7 @@ def twelve() -> fleetlab.Trace:
 
 
 def philly_jobs(folder: Path) -> fleetlab.Trace:
-    """Jobs as `validate` takes them: a virtual cluster is a GPU type; and here a user too, with a part of its nodes."""
+    """Jobs as in `benchmarks.real_logs`: a virtual cluster is a GPU type; here a user too, with a part of its nodes."""
     jobs, whole, _ = logs._read_philly(folder)
     part = whole.frame.filter(pl.int_range(pl.len()).over("pool") % PART == 0)
     cluster = fleetlab.Cluster.of(part, source=f"a node in {PART} of Philly's")

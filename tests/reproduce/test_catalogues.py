@@ -60,11 +60,11 @@ def test_the_packing_table_has_the_authors_five_lists_by_six_placements():
 def test_the_packing_table_is_the_mean_of_the_authors_ten_seeds(data):
     import polars as pl
 
-    from fleetlab.studies.validate.published import FGD_POLICIES
+    from fleetlab.reproduce.fgd_atc23 import POLICIES
 
     frame = pl.read_csv(data / "fgd-expected-results" / "allo.csv")
     means = frame.group_by("workload", "sc_policy").agg(left=100 - pl.col("100").mean())
-    authors = {(w.removeprefix("openb_pod_list_"), FGD_POLICIES[p]): left for w, p, left in means.iter_rows()}
+    authors = {(w.removeprefix("openb_pod_list_"), POLICIES[p]): left for w, p, left in means.iter_rows()}
     table = [one for one in items("fgd-atc23") if one.item.startswith("packing table")]
     ours = {(one.ours.row["list"], one.ours.row["placement"]): one.number for one in table}
     assert ours == pytest.approx(authors, abs=0.005)

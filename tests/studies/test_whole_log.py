@@ -3,10 +3,10 @@
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks import real_logs as logs
+from benchmarks.real_logs import running
 
 import fleetlab
-from fleetlab.studies.validate import logs
-from fleetlab.studies.validate.logs import running
 
 HOUR = 3600.0
 

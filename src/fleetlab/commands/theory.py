@@ -81,23 +81,23 @@ def model(
 @app.command(
     help_epilogue=examples(
         "fleetlab validate",
-        "fleetlab validate --data traces --seed 1",
+        "fleetlab validate --seed 1",
         "fleetlab validate --only schedules,means --json",
     )
 )
 @of_verb("studies/validate/validation.py")
-def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: Json = False) -> None:
-    """Validate the simulator against exact theory, published results and real logs.
+def validate(*, only: str = "", seed: Seed = 0, json: Json = False) -> None:
+    """Validate the simulator against exact theory and published results; audit its schedules.
 
     The exit status is 1 if a check that counts fails.
 
     Parameters
     ----------
     only
-        Parts separated by commas: schedules, means, approximations, published, real, audit (default: all).
+        Parts separated by commas: schedules, means, approximations, published, audit (default: all).
     """
     with screen.progress("done") as bar:
-        result = fleetlab.validate(data=data, only=split(only), seed=seed, progress=bar)
+        result = fleetlab.validate(only=split(only), seed=seed, progress=bar)
     screen.show(result, json=json, most=1000)
     sys.exit(0 if result.passed else 1)
 

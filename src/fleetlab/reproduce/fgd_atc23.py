@@ -16,14 +16,14 @@ from fleetlab.reproduce.result import Material, folder_of, needed
 from fleetlab.sim import pack
 from fleetlab.stats import PERCENT, Statistic, mean_of_runs
 from fleetlab.studies.validate.line import independent
-from fleetlab.studies.validate.published import FGD_POLICIES
 from fleetlab.traces import read
 
 NAME = "fgd-atc23"
 FOLDERS = ("alibaba-openb-v2023", "openb2023")
 PODS = "openb_pod_list_default.csv"
 LISTS = ("default", "gpushare40", "multigpu20", "gpuspec10", "cpu050")
-PLACEMENTS = tuple(FGD_POLICIES.values())
+POLICIES: dict[str, str] = catalogue(NAME)["policies"]  # placements by the authors' names
+PLACEMENTS = tuple(POLICIES.values())
 SEEDS, QUICK = 10, 4  # runs of each placement; the authors have ten
 FIRST = 42  # the authors' first seed; the random numbers are not theirs
 RESULTS = {"allo.csv": "allocated", "frag.csv": "fragmented"}
@@ -141,7 +141,7 @@ def _means(path: Path) -> pl.DataFrame:
     return (
         long.with_columns(
             list=pl.col("workload").str.strip_prefix("openb_pod_list_"),
-            placement=pl.col("sc_policy").replace_strict(FGD_POLICIES),
+            placement=pl.col("sc_policy").replace_strict(POLICIES),
             arrived=pl.col("arrived").cast(pl.Int64),
         )
         .group_by("list", "placement", "arrived")

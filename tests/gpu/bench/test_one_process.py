@@ -2,8 +2,8 @@ import json
 
 import pytest
 import torch
+from benchmarks.sharing.one_process import lanes, measure
 
-from fleetlab.gpu.bench.one_process import lanes, measure
 from fleetlab.gpu.bench.results.suite import suite_result
 from fleetlab.gpu.devices.console import BenchError
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.kill_suite import main, unclean
+from benchmarks.sharing.one_process import measure
+from benchmarks.sharing.time_slices import measure_slices
 
-from fleetlab.gpu.bench.one_process import measure
 from fleetlab.gpu.bench.plans import BenchCell, Seat, SuitePlan, Tenant
 from fleetlab.gpu.bench.run import SuiteRun
-from fleetlab.gpu.bench.time_slices import measure_slices
 from fleetlab.gpu.sharing.modes import Share
 from fleetlab.gpu.sharing.mps_guard import process_state
 

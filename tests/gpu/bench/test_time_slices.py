@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from fleetlab.gpu.bench.time_slices import measure_slices, summarize_gaps
+from benchmarks.sharing.time_slices import measure_slices, summarize_gaps
 
 
 def test_slices_gaps_and_what_is_nobodys_by_hand():
@@ -38,7 +37,7 @@ def test_without_a_card_it_says_so(tmp_path):
     words = [
         sys.executable,
         "-m",
-        "fleetlab.gpu.bench.time_slices",
+        "benchmarks.sharing.time_slices",
         "--modes",
         "mps",
         "--out",
@@ -53,5 +52,5 @@ def test_without_a_card_it_says_so(tmp_path):
 
 def test_what_was_seen_is_written(tmp_path):
     words = ["--modes", "time-slicing", "--device", "cpu", "--seconds", "0.1", "--out", str(tmp_path / "s.json")]
-    subprocess.run([sys.executable, "-m", "fleetlab.gpu.bench.time_slices", *words], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "benchmarks.sharing.time_slices", *words], check=True, capture_output=True)
     assert set(json.loads((tmp_path / "s.json").read_text())["time-slicing"]) == {"1", "2"}

@@ -10,8 +10,12 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from importlib.resources import files
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -99,17 +103,20 @@ class SuitePlan:
         return [tuple(c for c in self.cells if c.stage == name) for name in names]
 
 
-MATRIX = ("resnet-train", "bert-train", "resnet-infer", "bert-infer", "llm-decode", "launch")
-SIX = {name: Tenant(name) for name in MATRIX}
-STRESSORS = {name: Tenant(name) for name in ("gemm", "hbm", "l2", "h2d")}
-ALONE = {
-    "resnet-infer-64": Tenant("resnet-infer", {"batch": 64}),
-    "interactive": Tenant("interactive"),
-    "resnet-train-eager": Tenant("resnet-train", {"graph": False}),
-    "bert-train-eager": Tenant("bert-train", {"graph": False}),
-}
-Cells = tuple[BenchCell, ...]
+CATALOG: dict[str, Any] = tomllib.loads((files("fleetlab.gpu.bench") / "plans.toml").read_text("utf-8"))
+STRESSORS = ("gemm", "hbm", "l2", "h2d")
+MATRIX: tuple[str, ...] = tuple(CATALOG["plan"]["pairs-ts"]["pairs"])
+CLASSES: tuple[str, ...] = tuple(CATALOG["plan"]["classes"]["pairs"])
 PERCENTS = (12, 25, 37, 50, 67, 85, 100)
+SEAT = re.compile(r"(\S+?)(?:@(\d+))?(?:!(\d))?")  # a tenant with a part of the SMs, or a priority
+
+
+def tenant(name: str) -> Tenant:
+    """The tenant of that name in built-in plans: a workload, if nothing else is said."""
+    return Tenant(**CATALOG["tenant"].get(name, {"work": name}))
+
+
+SIX = {name: tenant(name) for name in MATRIX}
 
 
 def shuffle_cells(cells: Iterable[BenchCell], *, blocks: int, seed: int) -> tuple[BenchCell, ...]:
@@ -118,13 +125,43 @@ def shuffle_cells(cells: Iterable[BenchCell], *, blocks: int, seed: int) -> tupl
     return tuple(replace(cell, block=block) for block in range(blocks) for cell in chance.sample(once, len(once)))
 
 
-def solo(seed: int = 0, blocks: int = 2) -> SuitePlan:
-    """Each tenant and stressor alone, and the idle GPU: rates, power, memory, and starvation by the host."""
-    tenants = SIX | STRESSORS | ALONE
-    cells = [BenchCell("alone", "time-slicing", 0, (Seat(t),)) for t in tenants] + [
-        BenchCell("alone", "time-slicing", 0, ())
+def named_plan(name: str, seed: int = 0, blocks: int | None = None) -> SuitePlan:
+    """A plan of the catalog; its cells are shuffled stage by stage."""
+    plan = CATALOG["plan"][name]
+    cells = tuple(
+        cell
+        for stage in plan["stages"]
+        for cell in shuffle_cells(_stage(plan | stage), blocks=blocks or plan["blocks"], seed=seed)
+    )
+    tenants = {seat.tenant: tenant(seat.tenant) for cell in cells for seat in cell.seats}
+    lengths = {key: plan[key] for key in ("settle", "window") if key in plan}
+    return SuitePlan(name, tenants, cells, seed=seed, **lengths)
+
+
+def _stage(about: Mapping[str, Any]) -> list[BenchCell]:
+    """Its cells; of mixes and pairs also each tenant alone."""
+    name, mode, share = about["name"], about["mode"], about.get("share", "")
+    if "cells" in about:
+        return [_cell(name, mode, text, share) for text in about["cells"]]
+    mixes = [
+        *combinations_with_replacement(about.get("pairs", ()), 2),
+        *(mix.split() for mix in about.get("mixes", ())),
     ]
-    return SuitePlan("solo", tenants, shuffle_cells(cells, blocks=blocks, seed=seed), seed=seed)
+    return mix_cells(name, mode, mixes, _seat(f"all{share}").share)
+
+
+def _cell(stage: str, mode: str, text: str, share: str) -> BenchCell:
+    copies = re.fullmatch(r"(\d+)x(.*)", text)
+    seats = [_seat(word + share) for word in ([copies[2]] * int(copies[1]) if copies else text.split())]
+    numbered = [replace(seat, copy=seats[:k].count(seat)) for k, seat in enumerate(seats)]
+    return BenchCell(stage, mode, 0, tuple(numbered), label=text if copies else "")
+
+
+def _seat(text: str) -> Seat:
+    match = SEAT.fullmatch(text)
+    assert match is not None
+    percent, priority = (None if number is None else int(number) for number in match.groups()[1:])
+    return Seat(match[1], share=Share(percent, priority=priority))
 
 
 def sm_curve(seed: int = 0, blocks: int = 1) -> SuitePlan:
@@ -134,16 +171,9 @@ def sm_curve(seed: int = 0, blocks: int = 1) -> SuitePlan:
     for stage, percents in (("first", order[:4]), ("second", order[4:])):  # all together would exceed GPU memory
         once = [BenchCell(stage, "mps", 0, (Seat(t, share=Share(p)),)) for p in percents for t in MATRIX]
         cells += shuffle_cells(once, blocks=blocks, seed=seed)
-    return SuitePlan("sm-curve", SIX, tuple(cells), settle=0.8, window=3.0, seed=seed)
-
-
-def pairs(mode: str, seed: int = 0, blocks: int = 2, share: Share = WHOLE) -> SuitePlan:
-    """All pairs of the six tenants, also with themselves, and each alone."""
-    name = "pairs-" + {"time-slicing": "ts", "mps": "mps"}[mode] + (f"-{share.percent}" if share.percent else "")
-    cells = mix_cells(name, mode, tuple(combinations_with_replacement(MATRIX, 2)), share)
-    # With limits there are six more cells, in the same time.
-    settle, window = (1.5, 5.0) if share == WHOLE else (1.0, 4.5)
-    return SuitePlan(name, SIX, shuffle_cells(cells, blocks=blocks, seed=seed), settle=settle, window=window, seed=seed)
+    return SuitePlan(
+        "sm-curve", {name: tenant(name) for name in MATRIX}, tuple(cells), settle=0.8, window=3.0, seed=seed
+    )
 
 
 def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Share = WHOLE) -> list[BenchCell]:
@@ -156,115 +186,12 @@ def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Shar
     return [BenchCell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
 
 
-def mode_cells(modes: dict[str, tuple[str, Share]], mixes: Iterable[Sequence[str]], *, blocks: int, seed: int) -> Cells:
-    """The same mixes in several modes, each a stage: its name, mode and limits."""
-    mixes = list(mixes)
-    return tuple(
-        cell
-        for name, (mode, share) in modes.items()
-        for cell in shuffle_cells(mix_cells(name, mode, mixes, share), blocks=blocks, seed=seed)
-    )
-
-
 def mix_seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
     """Seat the tenants of a mix; several of one name are numbered."""
     return tuple(Seat(tenant, mix[:k].count(tenant), share) for k, tenant in enumerate(mix))
 
 
-def breaking(
-    seed: int = 0, blocks: int = 2, tenant: str = "resnet-infer", counts: Sequence[int] = (1, 2, 4, 8, 16)
-) -> SuitePlan:
-    """An increasing number of copies of one tenant, under time slicing and MPS."""
-    cells: list[BenchCell] = []
-    for mode in ("time-slicing", "mps"):
-        once = (
-            BenchCell(mode, mode, 0, tuple(Seat(tenant, k) for k in range(n)), label=f"{n}x{tenant}") for n in counts
-        )
-        cells += shuffle_cells(once, blocks=blocks, seed=seed)
-    return SuitePlan("breaking", {tenant: Tenant(tenant)}, tuple(cells), seed=seed)
-
-
-# --- plans with pauses and scheduled steps ----------------------------------------------------------------------------
-
-# Pauses with which a training step (17.2 ms and 10.1 ms on an H200) keeps the GPU busy 20 % and 55 % of the time.
-RESTS = {"resnet": {"light": 0.0690, "medium": 0.0141}, "bert": {"light": 0.0405, "medium": 0.0083}}
-CLASSES = {
-    f"{family}-{kind}": Tenant(f"{family}-train", rest=RESTS[family].get(kind, 0.0))
-    for kind in ("light", "medium", "heavy")
-    for family in RESTS
-}
-GROUPS = (
-    "resnet-light bert-light resnet-light",
-    "resnet-light bert-light bert-medium",
-    "resnet-light bert-medium resnet-medium",
-    "resnet-light bert-light resnet-heavy",
-    "resnet-medium bert-medium resnet-heavy",
-    "resnet-heavy bert-heavy resnet-heavy",
-    "resnet-light bert-light resnet-light bert-light",
-    "resnet-light bert-light resnet-medium bert-medium",
-    "resnet-medium bert-medium resnet-medium bert-medium",
-    "resnet-heavy bert-heavy resnet-heavy bert-heavy",
-)
-
-
-def classes(seed: int = 0, blocks: int = 1) -> SuitePlan:
-    """Training at low, medium and full utilization: pairs, and some groups of three and four."""
-    mixes = [*combinations_with_replacement(CLASSES, 2), *(tuple(words.split()) for words in GROUPS)]
-    cells: list[BenchCell] = []
-    for name, mode in (("classes-ts", "time-slicing"), ("classes-mps", "mps")):
-        cells += shuffle_cells(mix_cells(name, mode, mixes), blocks=blocks, seed=seed)
-    return SuitePlan("classes", CLASSES, tuple(cells), settle=0.6, window=3.0, seed=seed)
-
-
-def stressor_pairs(seed: int = 0, blocks: int = 1) -> SuitePlan:
-    """Each of the six tenants beside each stressor: sensitivity to contention on one resource."""
-    mixes = [(tenant, stressor) for tenant in MATRIX for stressor in STRESSORS]
-    cells = shuffle_cells(mix_cells("stressors-mps", "mps", mixes), blocks=blocks, seed=seed)
-    return SuitePlan("stressors", SIX | STRESSORS, cells, settle=0.6, window=2.5, seed=seed)
-
-
-RATES = (200, 400, 800)  # requests per second; one GPU alone answers about 1,250, under MPS 1,050
-BELOW = Share(priority=1)
-
-
-def serving(seed: int = 0, blocks: int = 1, rates: Sequence[int] = RATES) -> SuitePlan:
-    """Scheduled single-image inference beside nothing, a training or a decoder; the same schedules in every mode."""
-    background = ("resnet-train", "llm-decode")
-    tenants = {f"serve-{rate}": Tenant("resnet-infer", poisson=rate) for rate in rates}
-    cells: list[BenchCell] = []
-    for name, mode, served, other in (
-        ("serving-ts", "time-slicing", WHOLE, WHOLE),
-        ("serving-mps", "mps", WHOLE, WHOLE),
-        ("serving-mps-50", "mps", Share(50), Share(50)),
-        ("serving-mps-prio", "mps", Share(priority=0), BELOW),
-    ):
-        alone = [BenchCell(name, mode, 0, (Seat(b, share=other),)) for b in background]
-        for t in tenants:
-            alone.append(BenchCell(name, mode, 0, (Seat(t, share=served),)))
-            alone += [BenchCell(name, mode, 0, (Seat(t, share=served), Seat(b, share=other))) for b in background]
-        cells += shuffle_cells(alone, blocks=blocks, seed=seed)
-    return SuitePlan(
-        "serving", tenants | {b: SIX[b] for b in background}, tuple(cells), settle=0.8, window=6.0, seed=seed
-    )
-
-
-def crowded(
-    seed: int = 0,
-    blocks: int = 1,
-    rate: float = 200,
-    turns: Sequence[int] = (1, 2, 3, 4, 5, 6),
-    together: Sequence[int] = (1, 4, 8, 12, 16, 18, 20, 22, 24),
-) -> SuitePlan:
-    """How many servers of single images, each with its own requests, one GPU can hold."""
-    cells: list[BenchCell] = []
-    for name, mode, counts in (("crowded-ts", "time-slicing", turns), ("crowded-mps", "mps", together)):
-        once = [BenchCell(name, mode, 0, tuple(Seat("serve", k) for k in range(n)), label=f"{n}xserve") for n in counts]
-        cells += shuffle_cells(once, blocks=blocks, seed=seed)
-    tenants = {"serve": Tenant("resnet-infer", poisson=rate)}
-    return SuitePlan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
-
-
-# --- built-in plans by name: isolation, the speed model, MIG profiles, language models and notebooks -----------------
+# --- MIG profiles ----------------------------------------------------------------------------------------------------
 
 
 WITHOUT_GPU = "A100-40"  # whose profiles a rehearsal uses on a machine without a GPU
@@ -323,129 +250,5 @@ def has_gpu() -> bool:
     return True
 
 
-# --- plans with servers of a language model and users of notebooks ---------------------------------------------------
-
-
-def llm(seed: int = 0, blocks: int = 1, counts: Sequence[int] = (1, 2, 4)) -> SuitePlan:
-    """Servers of a language model: several, and one beside a training.
-
-    A window is some ten times as long as a request, or it does not tell whether a server keeps up.
-    """
-    trainings, half = ("resnet-train", "bert-train"), Share(50)
-    cells: list[BenchCell] = []
-    for name, mode, share in (
-        ("llm-ts", "time-slicing", WHOLE),
-        ("llm-mps", "mps", WHOLE),
-        ("llm-mps-50", "mps", half),
-    ):
-        # With limits each of four gets a quarter, as the device plugin of Kubernetes divides a GPU.
-        once = [_copies(name, mode, "llm-serve", n, Share(25) if share == half and n > 2 else share) for n in counts]
-        once += [BenchCell(name, mode, 0, mix_seats(("llm-serve", t), share)) for t in trainings]
-        once += [BenchCell(name, mode, 0, (Seat(t),)) for t in trainings if share == WHOLE]
-        cells += shuffle_cells(once, blocks=blocks, seed=seed)
-    tenants = {"llm-serve": Tenant("llm-serve")} | {t: SIX[t] for t in trainings}
-    return SuitePlan("llm", tenants, tuple(cells), settle=5.0, window=30.0, seed=seed)
-
-
-def notebook(seed: int = 0, blocks: int = 1, counts: Sequence[int] = (1, 2, 4, 8)) -> SuitePlan:
-    """Users of notebooks: several, and four of them beside a training or a server of a language model."""
-    others = ("resnet-train", "llm-serve")
-    cells: list[BenchCell] = []
-    for name, mode in (("notebook-ts", "time-slicing"), ("notebook-mps", "mps")):
-        once = [_copies(name, mode, "notebook", n) for n in counts]
-        once += [BenchCell(name, mode, 0, mix_seats((*("notebook",) * 4, other), WHOLE)) for other in others]
-        once += [BenchCell(name, mode, 0, (Seat(other),)) for other in others]
-        cells += shuffle_cells(once, blocks=blocks, seed=seed)
-    tenants = {name: Tenant(name) for name in ("notebook", *others)}
-    return SuitePlan("notebook", tenants, tuple(cells), settle=2.0, window=25.0, seed=seed)
-
-
-def _copies(stage: str, mode: str, tenant: str, n: int, share: Share = WHOLE) -> BenchCell:
-    seats = tuple(Seat(tenant, k, share) for k in range(n))
-    return BenchCell(stage, mode, 0, seats, label=f"{n}x{seats[0]}" if n > 1 else "")
-
-
-# --- built-in plans by name, among them those that measure isolation and test the speed model ------------------------
-
-
-# Pairs and triples that no other plan measures: every tenant that only computes forward beside every training that
-# rests, and groups of three of which no more than pairs are known. Without `launch`, whose rate alone varies by 15 %.
-HELD_OUT = (
-    *(
-        f"{tenant} {resting}"
-        for tenant in ("resnet-infer", "bert-infer", "llm-decode")
-        for resting in ("resnet-light", "bert-light", "resnet-medium", "bert-medium")
-    ),
-    "resnet-train resnet-infer llm-decode",
-    "bert-train bert-infer resnet-infer",
-    "resnet-train bert-train llm-decode",
-    "resnet-infer bert-infer llm-decode",
-    "llm-decode llm-decode resnet-infer",
-    "resnet-infer bert-light resnet-medium",
-    "llm-decode resnet-light bert-medium",
-    "bert-infer bert-light resnet-medium",
-)
-DUTIES = (0.25, 0.5, 1.0)
-WORST = {f"{name}-{duty * 100:.0f}": Tenant(name, {"duty": duty}) for name in STRESSORS for duty in DUTIES}
-VICTIMS = ("resnet-train", "resnet-infer")
-
-
-QUICK = ("resnet-train", "resnet-infer", "llm-decode")
-HALVES = {"time-slicing": ("time-slicing", WHOLE), "mps": ("mps", WHOLE), "mps@50": ("mps", Share(50))}
-
-
-def quick(seed: int = 0, blocks: int = 2) -> SuitePlan:
-    """A training, an inference and a decoder in pairs, under time slicing, MPS, and MPS with half of the SMs each."""
-    mixes = [("resnet-infer", "resnet-train"), ("llm-decode", "resnet-train"), *((t, t) for t in QUICK[:2])]
-    cells = mode_cells(HALVES, mixes, blocks=blocks, seed=seed)
-    return SuitePlan("quick", {t: SIX[t] for t in QUICK}, cells, settle=0.6, window=2.0, seed=seed)
-
-
-def held_out(seed: int = 0, blocks: int = 1) -> SuitePlan:
-    """Pairs and triples to test predictions on: nothing else measures them."""
-    mixes = [tuple(words.split()) for words in HELD_OUT]
-    cells: list[BenchCell] = []
-    for name, mode in (("heldout-ts", "time-slicing"), ("heldout-mps", "mps")):
-        cells += shuffle_cells(mix_cells(name, mode, mixes), blocks=blocks, seed=seed)
-    named = {tenant for mix in mixes for tenant in mix}
-    tenants = {name: tenant for name, tenant in (SIX | CLASSES).items() if name in named}
-    return SuitePlan("heldout", tenants, tuple(cells), settle=0.4, window=2.0, seed=seed)
-
-
-def neighbors(seed: int = 0, blocks: int = 1) -> SuitePlan:
-    """A training and an inference beside each stressor at each duty: the worst neighbor."""
-    cells: list[BenchCell] = []
-    for name, mode, share in (
-        ("neighbors-ts", "time-slicing", WHOLE),
-        ("neighbors-mps", "mps", WHOLE),
-        ("neighbors-mps-50", "mps", Share(50)),
-    ):
-        once = [BenchCell(name, mode, 0, (Seat(victim, share=share),)) for victim in VICTIMS]
-        once += [
-            BenchCell(name, mode, 0, (Seat(victim, share=share), Seat(worst, share=share)))
-            for victim in VICTIMS
-            for worst in WORST
-        ]
-        cells += shuffle_cells(once, blocks=blocks, seed=seed)
-    tenants = {victim: SIX[victim] for victim in VICTIMS} | WORST
-    return SuitePlan("neighbors", tenants, tuple(cells), settle=0.25, window=0.8, seed=seed)
-
-
-BY_NAME: dict[str, Callable[..., SuitePlan]] = {
-    "quick": quick,
-    "solo": solo,
-    "sm-curve": sm_curve,
-    "pairs-ts": lambda **k: pairs("time-slicing", **k),
-    "pairs-mps": lambda **k: pairs("mps", **k),
-    "pairs-mps-50": lambda **k: pairs("mps", share=Share(50), **k),
-    "breaking": breaking,
-    "classes": classes,
-    "stressors": stressor_pairs,
-    "serving": serving,
-    "crowded": crowded,
-    "heldout": held_out,
-    "neighbors": neighbors,
-    "llm": llm,
-    "notebook": notebook,
-    "mig": mig_plan,
-}
+BY_NAME: dict[str, Callable[..., SuitePlan]] = {name: partial(named_plan, name) for name in CATALOG["plan"]}
+BY_NAME |= {"sm-curve": sm_curve, "mig": mig_plan}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from fleetlab.stats import CONFIDENCE, Floats, Statistic, allowed_misses, batch_means, bonferroni
+from fleetlab.stats import CONFIDENCE, Statistic, allowed_misses, bonferroni
 
 AGREES, CHANCE, DIFFERS = "agrees", "within chance", "differs"
 KNOWN, INCONCLUSIVE = "known difference", "inconclusive"
@@ -74,14 +74,6 @@ class Line:
 def exactly(case: str, metric: str, expected: float, count: float, why: str = "") -> Line:
     """Return a line of an exact count, without an interval."""
     return Line(case, metric, expected, Statistic.symmetric(count, 0.0, 1), why=why)
-
-
-def paired(simulated: Floats, recorded: Floats) -> Statistic:
-    """Return the simulated mean with the error of its difference from the recorded one, in order of time.
-
-    Both rise and fall together, so that the interval of either alone would be too wide.
-    """
-    return replace(batch_means(simulated - recorded), value=float(simulated.mean()) if len(simulated) else math.nan)
 
 
 def independent(simulated: Statistic, other: Statistic) -> Statistic:

@@ -6,8 +6,6 @@
   1.49 to 6.59, without backfill and with consolidated placement. With greedy backfill, a public simulator has a ratio
   of about 1.4. The log itself is not available: jobs here have its published runtimes and GPUs on one virtual cluster.
   The load is fitted: jobs spend the published share of their JCT in the queue.
-- FGD (Weng et al., ATC 2023): unallocated GPUs when all demand has arrived, by placement. The authors' own results have
-  ten seeds a policy, so both sides of a line are uncertain: the difference of the two means is compared.
 
 The published numbers are in published.json.
 """
@@ -18,7 +16,6 @@ import json
 import math
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +24,11 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.core.censoring import past_mean
 from fleetlab.core.progress import Progress
-from fleetlab.sim import pack, simulate
+from fleetlab.sim import simulate
 from fleetlab.stats import PERCENT, POSITIVE, SHARE, SLOWDOWN, Range, Statistic, mean_of_runs
-from fleetlab.studies.validate.line import Line, independent
+from fleetlab.studies.validate.line import Line
 from fleetlab.studies.validate.schedules import seed_of
-from fleetlab.traces import read, synthesize
+from fleetlab.traces import synthesize
 
 DATA: dict[str, Any] = json.loads(files("fleetlab.studies.validate").joinpath("published.json").read_text("utf-8"))
 
@@ -108,6 +105,11 @@ EXCLUDE = (
 )
 
 Values = dict[str, float]
+
+
+def compare(*, seed: int, progress: Progress) -> list[Line]:
+    """Compare the policies on PAI, then those on Helios."""
+    return [*compare_policies(seed=seed, progress=progress), *compare_helios(seed=seed, progress=progress)]
 
 
 def compare_policies(*, seed: int, progress: Progress) -> list[Line]:
@@ -343,41 +345,3 @@ def _helios_jobs(seed: list[int], load: float) -> Workload:
     shape = {"instances": np.maximum(need // GPUS, 1), "gpu_milli": np.minimum(need, GPUS) * 1000}
     jobs = pl.DataFrame({"submit": submit - submit[0], "runtime": runtime} | shape)
     return Workload.of(jobs, source="helios-like")
-
-
-# -- FGD ---------------------------------------------------------------------------------------------------------------
-
-FGD_PODS, FGD_RESULTS = "alibaba-openb-v2023", "fgd-expected-results"
-FGD_POLICIES: dict[str, str] = DATA["fgd"]["policies"]
-FGD_SEEDS = 10
-FGD_NEAR = 0.05  # of the GPUs that are left
-
-
-def compare_fgd(data: Path, *, seed: int, progress: Progress) -> list[Line]:
-    """Compare unallocated GPUs at 100 % arrived demand with the results of the authors."""
-    theirs = _fgd_results(data / FGD_RESULTS / "allo.csv")
-    lines = []
-    for k, (name, places) in enumerate(DATA["fgd"]["lists"].items()):
-        trace = read(data / FGD_PODS / f"openb_pod_list_{name}.csv", "openb2023")
-        assert trace.cluster is not None
-        count = FGD_SEEDS if name == "default" else FGD_SEEDS // 2
-        packed = pack(trace.workload, trace.cluster, placements=places, seeds=range(42 + seed, 42 + seed + count))
-        unallocated = packed.curves.filter(pl.col("arrived") == 100).with_columns(unallocated=100 - pl.col("allocated"))
-        for placement in places:
-            ours = unallocated.filter(pl.col("placement") == placement)["unallocated"].to_list()
-            lines.append(_fgd_line(name, placement, theirs[f"openb_pod_list_{name}", placement], ours))
-        progress("packing as in FGD's published table", k + 1, (k + 1) / len(DATA["fgd"]["lists"]))
-    return lines
-
-
-def _fgd_line(pods: str, placement: str, theirs: list[float], ours: list[float]) -> Line:
-    there, here = mean_of_runs(theirs), mean_of_runs(ours)
-    case = f"FGD, {pods}, {placement}"
-    return Line(case, "unallocated GPUs, %", there.value, independent(here, there), near=FGD_NEAR)
-
-
-def _fgd_results(path: Path) -> dict[tuple[str, str], list[float]]:
-    """Return unallocated GPUs at 100 % by pod list and policy, one value per seed."""
-    frame = pl.read_csv(path).select("workload", "sc_policy", left=100 - pl.col("100"))
-    parts = frame.partition_by("workload", "sc_policy", as_dict=True)
-    return {(str(w), FGD_POLICIES[str(p)]): part["left"].to_list() for (w, p), part in parts.items()}

@@ -1,5 +1,6 @@
 """Advice on servers with an arrival rate: one that falls behind has no P99, and is told with its rates."""
 
+import json
 import math
 
 import polars as pl
@@ -9,6 +10,7 @@ from realtest.archives import gpu_sharing
 from fleetlab.core import DeviceError
 from fleetlab.gpu.bench.advise import advise
 from fleetlab.gpu.bench.analysis import analyze
+from fleetlab.gpu.bench.results.cells import read_records, read_suite
 from fleetlab.gpu.bench.results.suite import suite_result
 
 H200 = gpu_sharing()
@@ -22,6 +24,20 @@ def served(made, mode, answered, *, slow=0.005, block=0, lag=1e-5):
     steps = ([0.001] * 49 + [slow]) * 20
     server = made.tenant(f"serve{share}", answered, step=steps, offered=OFFERED, lag=lag)
     return made.cell([server, made.tenant(f"train{share}", 50)], mode=mode, stage=f"{mode}{share}", block=block)
+
+
+@pytest.mark.parametrize(("part", "key"), [("llm", "seconds"), ("llm", "goals"), ("times", "counts"), (None, "rate")])
+def test_a_cell_of_which_a_field_was_removed_is_named_with_the_field(tmp_path, part, key):
+    recorded = read_suite(H200 / "h200-long/llm")
+    about, cells, _ = read_records(recorded.path)
+    tenant = next(t for c in cells for t in c.get("tenants", ()) if "llm" in t)
+    del (tenant if part is None else tenant[part])[key]
+    (tmp_path / "manifest.json").write_text(json.dumps(about))
+    (tmp_path / "cells.jsonl").write_text("".join(json.dumps(c) + "\n" for c in cells))
+    for read in (lambda: advise(tmp_path, mix="llm-serve, resnet-train", goal="goodput"), lambda: analyze(tmp_path)):
+        with pytest.raises(DeviceError, match=f"a cell without {key}") as e:
+            read()
+        assert e.value.hint
 
 
 def test_a_mode_in_which_the_server_falls_behind_is_no_choice_and_is_named(tmp_path, made):

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from fleetlab.gpu.bench.isolation.fork_server import Port
+from fleetlab.gpu.bench.isolation.lanes import Lane, lanes
 from fleetlab.gpu.bench.isolation.probes import FATAL, GOOD, REFUSED, WRONG, StepWriter
 from fleetlab.gpu.bench.loops import closed_loop
-from fleetlab.gpu.bench.one_process import Lane, lanes
 from fleetlab.gpu.bench.plans import STRESSORS
 from fleetlab.gpu.bench.workloads import BenchWorkload, make
 from fleetlab.gpu.devices.clock import clock_for

@@ -209,7 +209,7 @@ def _solos(cells: Iterable[CellResult]) -> dict[str, list[CellResult]]:
 
 def _busy(cells: list[CellResult]) -> float:
     """The lower of two measures: steps running (which includes waits for the host), and GPU utilization."""
-    under_way = float(np.median([cell.tenants[0].about["busy"] for cell in cells]))
+    under_way = float(np.median([cell.tenants[0].about.get("busy", 1.0) for cell in cells]))
     return min(under_way, _share(cells, "util"))
 
 

@@ -31,6 +31,12 @@ Value = TypeVar("Value")
 BASELINE = "time-slicing"  # alone in this mode a tenant has the whole GPU
 REQUIRED_KEYS = ("cell", "stage", "mode", "block", "status")
 MEASURED_KEYS = ("tenants", "gpu")  # of a successful cell
+TENANT_KEYS = ("seat", "unit", "rate")  # of a tenant in it
+PART_KEYS = {  # of what only some tenants have
+    "llm": ("goals", "requests", "seconds", "refused", "itl", "running", "waiting_most", "kv_most", "kv_tokens"),
+    "notebook": ("cells",),
+    **dict.fromkeys(("times", "lag"), ("gaps", "counts")),
+}
 SEAT = re.compile(r"(.*?)(?:@(\d+))?(?:@(\d+)sms)?(?:~(\d+))?(?:!(\w+))?(?:#(\d+))?", re.DOTALL)
 
 
@@ -275,8 +281,13 @@ def whole_lines(written: str) -> tuple[list[str], bool]:
 
 def _checked(cell: Record) -> Record:
     required = REQUIRED_KEYS + (MEASURED_KEYS if cell["status"] == "ok" else ())
-    if missing := [key for key in required if key not in cell]:
-        raise ValueError(f"a cell without {', '.join(missing)}")
+    missing = [key for key in required if key not in cell]
+    for tenant in () if missing else cell.get("tenants") or ():
+        missing += [key for key in TENANT_KEYS if key not in tenant]
+        parts = [(part, keys) for part, keys in PART_KEYS.items() if tenant.get(part)]
+        missing += [f"{key} of {part}" for part, keys in parts for key in keys if key not in tenant[part]]
+    if missing:
+        raise ValueError(f"a cell without {', '.join(dict.fromkeys(missing))}: {cell['cell']}")
     return cell
 
 

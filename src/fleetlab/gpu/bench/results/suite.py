@@ -140,7 +140,7 @@ def _attached(cells: Sequence[CellResult], mode: str) -> Checks:
 def _throttled(cells: Sequence[CellResult]) -> Checks:
     for c in cells:
         if c.gpu:
-            yield c.cell, c.gpu.get("watts", 0.0), bool(c.gpu["reasons"] & THROTTLE_REASONS)
+            yield c.cell, c.gpu.get("watts", 0.0), bool(c.gpu.get("reasons", 0) & THROTTLE_REASONS)
 
 
 def _lags(cells: Sequence[CellResult]) -> Checks:
@@ -223,8 +223,8 @@ def _rows_alone(cells: Iterable[CellResult]) -> Iterable[dict[str, Any]]:
             "high": rate.high,
             "p50_ms": (None if median is None else 1000 * median.value),
             "sms": ones[0].get("sms"),
-            "starved": sum(one["starved"] for one in ones) / len(ones),
-            "cpu": sum(one["cpu"] for one in ones) / len(ones),
+            "starved": mean(one["starved"] for one in ones if "starved" in one),
+            "cpu": mean(one["cpu"] for one in ones if "cpu" in one),
             "memory_mib": ones[0].get("memory_mib"),
             **_card(group),
         }
@@ -280,9 +280,9 @@ def _card(cells: list[CellResult]) -> dict[str, Any]:
     if not samples:
         return {"watts": None, "sm_mhz": None, "throttled": None}
     return {
-        "watts": sum(g["watts"] for g in samples) / len(samples),
-        "sm_mhz": sum(g["sm_mhz"] for g in samples) / len(samples),
-        "throttled": any(g["reasons"] & THROTTLE_REASONS for g in samples),
+        "watts": mean(g["watts"] for g in samples if "watts" in g),
+        "sm_mhz": mean(g["sm_mhz"] for g in samples if "sm_mhz" in g),
+        "throttled": any(g.get("reasons", 0) & THROTTLE_REASONS for g in samples),
     }
 
 
@@ -295,7 +295,7 @@ def _notes(about: Record, good: list[CellResult], frames: dict[str, pl.DataFrame
         yield "a rehearsal on the CPU: the results are meaningless"
     if about["skipped"]:
         yield f"{len(about['skipped'])} cells were skipped for lack of time"
-    if late := [c.cell for c in good if any(t.about["late"] > 0 for t in c.tenants)]:
+    if late := [c.cell for c in good if any(t.about.get("late", 0.0) > 0 for t in c.tenants)]:
         yield f"{len(late)} cells have a tenant that started late"
     if eager := {t.seat for c in good for t in c.tenants if str(t.about.get("how", "")).startswith("eager:")}:
         yield f"not captured as a CUDA graph: {', '.join(sorted(eager))}"

@@ -1,4 +1,6 @@
-"""Real logs beside simulations of their jobs: what each can show, and what it cannot.
+"""Real logs beside simulations of their jobs, and their audits: `python -m benchmarks.real_logs FOLDER [SEED]`.
+
+The folder has the public traces as their owners published them. What each can show, and what it cannot:
 
 - DLRM 2025 (Alibaba), instances of recommendation services: the simulation has as many instances as the log, hour by
   hour, and some delays are not due to a lack of capacity on an assumed cluster of the size of its peak. It cannot show
@@ -16,6 +18,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +27,24 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Workload
+from fleetlab import Cluster, Provenance, Workload, audit
+from fleetlab._screen import show
 from fleetlab.core.steps import Steps
 from fleetlab.sim import SimResult, simulate
 from fleetlab.stats import BlockBootstrap, Floats, Statistic, batch_means, divide, mean_of_runs
-from fleetlab.studies.validate.line import Line, independent, paired
+from fleetlab.studies.validate import Validation
+from fleetlab.studies.validate.line import Line, independent
+from fleetlab.studies.validate.validation import log_lines
 from fleetlab.traces import read, synthesize
+
+
+def paired(simulated: Floats, recorded: Floats) -> Statistic:
+    """Return the simulated mean with the error of its difference from the recorded one, in order of time.
+
+    Both rise and fall together, so that the interval of either alone would be too wide.
+    """
+    return replace(batch_means(simulated - recorded), value=float(simulated.mean()) if len(simulated) else math.nan)
+
 
 # -- nodes that run something ------------------------------------------------------------------------------------------
 
@@ -370,10 +386,38 @@ def _correlation(one: Floats, other: Floats) -> Statistic:
     return weeks.replicates(divide(n * xy - x * y, spread)).statistic((-1.0, 1.0))
 
 
-# The comparisons by log: the folder of each, and what compares it.
-LOGS: dict[str, tuple[str, Callable[..., tuple[list[Line], list[str]]]]] = {
-    "Philly": (PHILLY_FOLDER, compare_philly),
-    "DLRM 2025": (DLRM_FOLDER, compare_dlrm),
-    "openb 2023": (OPENB_FOLDER, compare_openb),
-    "PAI": (PAI_FOLDER, compare_pai),
-}
+# -- audits ------------------------------------------------------------------------------------------------------------
+
+
+def compare_audits(data: Path) -> list[Line]:
+    """Count what is not feasible in two logs, and compare recorded with simulated waits where a log has both."""
+    pods = audit(read(data / OPENB_FOLDER / OPENB_PODS, "openb2023"))
+    # Its table has no requests: only nodes can be checked.
+    tail, machines = (read(data / PAI_FOLDER / name, "pai2020") for name in (PAI_TAIL, PAI_MACHINES))
+    instances = audit(replace(tail, cluster=machines.cluster))
+    why = "the waits of pods are the scheduler's latency"
+    return [*log_lines("openb 2023", pods, why), *log_lines("PAI, tail of instances", instances, "")]
+
+
+COMPARISONS: dict[str, Callable[..., tuple[list[Line], list[str]]]] = {
+    "Philly": compare_philly, "DLRM 2025": compare_dlrm, "openb 2023": compare_openb, "PAI": compare_pai,
+}  # fmt: skip
+
+
+def compare(data: Path, *, seed: int = 0) -> Validation:
+    """Compare with all logs."""
+    parts = [compare_log(data, seed=seed) for compare_log in COMPARISONS.values()]
+    lines = {"real": [line for some, _ in parts for line in some], "audit": compare_audits(data)}
+    notes = tuple(note for _, some in parts for note in some)
+    return Validation(lines, Provenance("real logs", data.name, {}, seed), notes)
+
+
+def main() -> None:
+    """Print the lines of all logs; status 1 if one that counts differs."""
+    result = compare(Path(sys.argv[1]), seed=int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    show(result, most=1000)
+    sys.exit(0 if result.passed else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,7 @@
-"""Tenants as threads of one process: on equal streams, on streams with priorities, or on disjoint SMs (green contexts).
+"""Tenants as threads of one process: `python -m benchmarks.sharing.one_process --out FOLDER`.
 
-Green contexts come from one split of the SMs, so that the parts are disjoint: contexts from separate splits may
-overlap. Memory, its bandwidth and the L2 cache stay shared. Cells are written in the format of a suite, as one stage,
-in which a tenant alone on all SMs is the baseline.
+They run on equal streams, on streams with priorities, or on disjoint SMs (green contexts). Cells are written in the
+format of a suite, as one stage, in which a tenant alone on all SMs is the baseline.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from fleetlab.gpu.bench.isolation.lanes import METHODS, Lane, lanes
 from fleetlab.gpu.bench.loops import closed_loop, summarize_window
 from fleetlab.gpu.bench.run import RunFolder, card, now
 from fleetlab.gpu.bench.workloads import BenchWorkload, make
@@ -34,68 +32,6 @@ PAIRS = (
     ("llm-decode", "resnet-train"),
     ("bert-infer", "bert-train"),
 )
-SELF = "fleetlab.gpu.bench.one_process"
-METHODS = ("streams", "priority", "green")
-MARK = {"streams": ("", ""), "priority": ("!high", "!low")}  # suffixes of the two tenants' names
-
-
-@dataclass(frozen=True)
-class Lane:
-    """Where one tenant runs: a stream, and a suffix of the tenant's name."""
-
-    mark: str
-    stream: Any = None  # None on a CPU
-
-    def entered(self) -> AbstractContextManager[Any]:
-        """Use the stream in this thread until the end of the block.
-
-        The stream is enough: making a green context current would invalidate cuDNN's handles.
-        """
-        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
-
-
-def lanes(way: str, *, device: torch.device, sms: int = 64) -> list[Lane]:
-    """Two lanes for two tenants."""
-    if way not in METHODS:
-        raise BenchError(f"unknown method for tenants of one process: `{way}`", hint=f"there are {', '.join(METHODS)}")
-    if device.type != "cuda":
-        return [Lane(mark) for mark in MARK.get(way, (f"@{sms}sms", f"@{sms}sms"))]
-    if way == "green":
-        return _green(device, sms)
-    above = (-1, 0) if way == "priority" else (0, 0)
-    return [Lane(m, torch.cuda.Stream(device, priority=p)) for m, p in zip(MARK[way], above, strict=True)]  # type: ignore[no-untyped-call]
-
-
-def _green(device: torch.device, sms: int) -> list[Lane]:
-    """Split the SMs into two parts of `sms` each; the rest of the GPU stays unused."""
-    try:
-        from cuda.bindings import driver  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        msg = "no green contexts: CUDA's Python bindings are not installed"
-        raise BenchError(msg, hint="they are part of PyTorch's CUDA builds (cuda-bindings)") from None
-    torch.zeros(1, device=device)  # creates the primary context
-    card = _check_driver(driver.cuDeviceGet(device.index or 0))
-    whole = _check_driver(driver.cuDeviceGetDevResource(card, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
-    parts, count, _ = _check_driver(driver.cuDevSmResourceSplitByCount(2, whole, 0, sms))
-    if count != 2:
-        raise BenchError(f"the GPU does not have twice {sms} SMs", hint=f"it has {whole.sm.smCount}, in steps of 8")
-    return [_green_lane(driver, card, part) for part in parts]
-
-
-def _green_lane(driver: Any, card: Any, part: Any) -> Lane:  # noqa: ANN401  the driver's own handles
-    described = _check_driver(driver.cuDevResourceGenerateDesc([part], 1))
-    flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
-    green = _check_driver(driver.cuGreenCtxCreate(described, card, flags))
-    stream = _check_driver(driver.cuGreenCtxStreamCreate(green, driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
-    return Lane(f"@{part.sm.smCount}sms", torch.cuda.ExternalStream(int(stream)))  # type: ignore[no-untyped-call]
-
-
-def _check_driver(answer: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    status, *values = answer
-    if int(status):
-        msg = f"the driver returned an error: {status.name if hasattr(status, 'name') else status}"
-        raise BenchError(msg, hint="green contexts need CUDA 12.4 or later")
-    return values[0] if len(values) == 1 else tuple(values)
 
 
 # --- a tenant in a thread --------------------------------------------------------------------------------------------
@@ -277,8 +213,8 @@ def _rates_line(cell: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """`python -m fleetlab.gpu.bench.one_process --out FOLDER`."""
-    parser = argparse.ArgumentParser(prog="python -m fleetlab.gpu.bench.one_process", description=__doc__)
+    """`python -m benchmarks.sharing.one_process --out FOLDER`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sharing.one_process", description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ways", default=",".join(METHODS), help="streams, priority, green (default: all)")
     parser.add_argument("--sms", type=int, default=64, help="SMs of each green context (default: 64)")
@@ -292,8 +228,7 @@ def main() -> int:
     ways = options.ways.split(",")
     if len(ways) > 1:
         return max(
-            subprocess.run([sys.executable, "-m", SELF, *_for(way, sys.argv[1:])], check=False).returncode
-            for way in ways
+            subprocess.run([sys.executable, __file__, *_for(way, sys.argv[1:])], check=False).returncode for way in ways
         )
     try:
         pairs = PAIRS if options.pairs is None else tuple(_pair(word) for word in options.pairs.split(","))

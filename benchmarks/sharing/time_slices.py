@@ -81,8 +81,7 @@ def _run_watchers(n: int, *, seconds: float, device: str, env: dict[str, str]) -
     at = time.time() + (8 if device == "cuda" else 1.5)  # until all have opened the GPU
     words = [
         sys.executable,
-        "-m",
-        "fleetlab.gpu.bench.time_slices",
+        __file__,
         "--watch",
         f"{at}",
         "--seconds",
@@ -141,8 +140,8 @@ def watch_host(at: float, seconds: float) -> list[list[int]]:
 
 
 def main() -> int:
-    """`python -m fleetlab.gpu.bench.time_slices --out FILE`."""
-    parser = argparse.ArgumentParser(prog="python -m fleetlab.gpu.bench.time_slices", description=__doc__)
+    """`python -m benchmarks.sharing.time_slices --out FILE`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sharing.time_slices", description=__doc__)
     parser.add_argument("--out", type=Path, help="JSON file for the result")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a measurement (default: 2)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
