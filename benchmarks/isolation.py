@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from fleetlab.core.files import atomic_write
-from fleetlab.gpu.bench.results.programs import JUDGES, MeasuredGuarantee, measured_guarantees, read_probes, to_json
+from fleetlab.gpu.bench.results.programs import JUDGES, MeasuredGuarantee, measured_guarantees, read_probes
 
 HOME = Path(__file__).parents[1]
 SHIPPED = HOME / "src" / "fleetlab" / "gpu" / "stacks" / "isolation.json"
@@ -29,7 +30,8 @@ def main() -> None:
         parser.error(f"{options.folder}: a rehearsal on the CPU: its results are meaningless")
     records = measured_guarantees(cells)
     folder = str(options.folder.resolve().relative_to(HOME))
-    made = to_json(records, folder=folder, card=about["card"]["name"], date=about["written"][:10])
+    made = {"folder": folder, "card": about["card"]["name"], "date": about["written"][:10]}
+    made |= {"records": [asdict(record) for record in records]}
     atomic_write(SHIPPED, (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode())
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)

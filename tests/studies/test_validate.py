@@ -5,6 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks import approximations, helios
 from benchmarks import real_logs as logs
 from benchmarks.real_logs import busy_nodes
 
@@ -12,7 +13,7 @@ import fleetlab
 from fleetlab import order
 from fleetlab.sim import simulate
 from fleetlab.stats import Statistic
-from fleetlab.studies.validate import Validation, means, published, schedules
+from fleetlab.studies.validate import Validation, means, schedules
 from fleetlab.studies.validate.line import (
     AGREES,
     CHANCE,
@@ -205,13 +206,19 @@ def test_a_mean_beside_theory_agrees_and_one_of_another_load_does_not():
     assert not agree(wrong.lines(simulate, 0))
 
 
+def test_an_approximation_that_is_exact_with_constant_runtimes_agrees_and_another_does_not():
+    lines = approximations.SYSTEMS[0].lines(simulate, 0)
+    verdicts = {line.metric.rpartition(" by ")[2]: line.verdict() for line in lines}
+    assert verdicts == {"Allen-Cunneen": KNOWN, "Whitt GI/G/m": AGREES, "Cosmetatos M/D/c": AGREES}
+
+
 def test_busy_nodes_are_counted_once_however_many_run_there():
     held = pl.DataFrame({"node": ["a", "a", "b", "a"], "start": [0.0, 1.0, 1.0, 9.0], "end": [3.0, 5.0, 2.0, 10.0]})
     assert busy_nodes(held, np.array([0.0, 1.5, 4.0, 6.0, 9.5])).tolist() == [1, 2, 1, 0, 1]
 
 
 def test_first_come_takes_longer_than_shortest_first_where_the_head_blocks():
-    found = published._ratios([1, 2])
+    found = helios.ratios([1, 2])
     assert 1.2 < found["Uranus"] < found["Saturn"]
 
 

@@ -94,7 +94,7 @@ def validate(*, only: str = "", seed: Seed = 0, json: Json = False) -> None:
     Parameters
     ----------
     only
-        Parts separated by commas: schedules, means, approximations, published, audit (default: all).
+        Parts separated by commas: schedules, means, published, audit (default: all).
     """
     with screen.progress("done") as bar:
         result = fleetlab.validate(only=split(only), seed=seed, progress=bar)

@@ -94,5 +94,5 @@ def test_what_ships_follows_from_the_cells_that_it_names():
         pytest.skip("nothing was measured yet")
     _, cells = read_probes(ROOT / about["folder"])
     made = {(r.mode, r.guarantee): (r.verdict, r.says, r.cells) for r in measured_guarantees(cells)}
-    assert made == {key: (r.verdict, r.says, r.cells) for key, r in isolation_records().items()}
+    assert made == {key: (r["verdict"], r["says"], tuple(r["cells"])) for key, r in isolation_records().items()}
     assert {guarantee for _, guarantee in made} == set(JUDGES)

@@ -258,15 +258,8 @@ class AllRun:
         if plan is None:
             return "its modes are not possible here"
         self._progress(f"stage {stage.name}: {len(plan.cells)} cells, {left / 60:.1f} minutes left")
-        skipped = SuiteRun(
-            plan,
-            o.out / stage.name,
-            limit=left,
-            device=o.device,
-            rehearse=o.rehearse,
-            allow_mig=o.allow_mig,
-            progress=self._progress,
-        ).run()
+        how: dict[str, Any] = {name: getattr(o, name) for name in ("device", "rehearse", "allow_mig")}
+        skipped = SuiteRun(plan, o.out / stage.name, limit=left, **how, progress=self._progress).run()
         missing = len(plan.cells) - len(RunFolder(o.out / stage.name).finished())
         if not missing:
             return FINISHED

@@ -317,24 +317,10 @@ main = partial(start, "fleetlab.gpu.bench.run", SuiteOptions, _run, stopped=STOP
 
 def run_suite(options: SuiteOptions, *, progress: Progress) -> list[str]:
     """Measure a plan; returns the names of cells that were skipped for lack of time."""
-    plan = make_plan(
-        options.plan,
-        blocks=options.blocks,
-        settle=options.settle,
-        window=options.window,
-        seed=options.seed,
-        rehearse=options.rehearse,
-    )
-    run = SuiteRun(
-        plan,
-        options.out,
-        limit=options.limit,
-        device=options.device,
-        rehearse=options.rehearse,
-        allow_mig=options.allow_mig,
-        progress=progress,
-    )
-    return run.run()
+    o = options
+    plan = make_plan(o.plan, blocks=o.blocks, settle=o.settle, window=o.window, seed=o.seed, rehearse=o.rehearse)
+    how: dict[str, Any] = {name: getattr(o, name) for name in ("limit", "device", "rehearse", "allow_mig")}
+    return SuiteRun(plan, o.out, **how, progress=progress).run()
 
 
 def make_plan(

@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import polars as pl
 
@@ -23,28 +24,11 @@ from fleetlab.gpu.stacks.spec import Spec
 PAGE = "docs/isolation.md"
 
 
-@dataclass(frozen=True, slots=True)
-class IsolationRecord:
-    """How a mode kept a guarantee: kept, partly or lost, with the numbers and the cells behind them."""
-
-    mode: str
-    guarantee: str
-    verdict: str
-    says: str
-    cells: tuple[str, ...]
-
-    @property
-    def link(self) -> str:
-        """Where the measurement is described."""
-        return f"{PAGE}#{self.guarantee.replace(' ', '-')}"
-
-
 @cache
-def isolation_records() -> dict[tuple[str, str], IsolationRecord]:
-    """All records, by mode and guarantee."""
+def isolation_records() -> dict[tuple[str, str], dict[str, Any]]:
+    """How modes kept guarantees, by mode and guarantee: verdict, numbers and the cells behind them."""
     about = json.loads(files("fleetlab.gpu.stacks").joinpath("isolation.json").read_text("utf-8"))
-    records = [IsolationRecord(**one | {"cells": tuple(one["cells"])}) for one in about["records"]]
-    return {(record.mode, record.guarantee): record for record in records}
+    return {(record["mode"], record["guarantee"]): record for record in about["records"]}
 
 
 def measured_mode(spec: Spec) -> str:
@@ -100,8 +84,9 @@ def guarantees_of(spec: Spec, held: Spec, stack: str) -> list[Guarantee]:
 
 def _measured(held: Spec, guarantee: str) -> str:
     """Where it was measured: by a probe of isolation, or in a suite."""
-    record = isolation_records().get((measured_mode(held), guarantee))
-    return record.link if record else MEASURED.get((guarantee, held.mode), "not measured")
+    if (measured_mode(held), guarantee) in isolation_records():
+        return f"{PAGE}#{guarantee.replace(' ', '-')}"
+    return MEASURED.get((guarantee, held.mode), "not measured")
 
 
 def _strength_kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:

@@ -89,7 +89,6 @@ def log_lines(name: str, result: Audit, why: str) -> list[Line]:
 PARTS: dict[str, Callable[..., list[Line]]] = {
     "schedules": partial(schedules.compare_schedules, simulate),
     "means": partial(means.compare_means, simulate),
-    "approximations": partial(means.compare_approximations, simulate),
     "published": published.compare,
     "audit": compare_audits,
 }
@@ -153,7 +152,7 @@ def validate(*, only: Sequence[str] = (), seed: int = 0, progress: Progress = si
     Parameters
     ----------
     only
-        Names of parts: schedules, means, approximations, published, audit (default: all).
+        Names of parts: schedules, means, published, audit (default: all).
     seed
         Random seed of the simulations (default: 0).
     progress

@@ -19,11 +19,11 @@ from fleetlab.core.catalog import SPEEDS
 from fleetlab.core.names import lookup
 from fleetlab.core.words import WORDS
 from fleetlab.gpu.bench.analysis.findings import Findings
-from fleetlab.gpu.bench.analysis.measure import SuiteData, utilization_alone
+from fleetlab.gpu.bench.analysis.measure import SuiteData
 from fleetlab.gpu.bench.analysis.values import is_apart
 from fleetlab.gpu.bench.analysis.wording import count_noun, mode_name, mode_order
 from fleetlab.gpu.bench.profile.build import CLASSES, class_by_utilization
-from fleetlab.gpu.bench.results.cells import BASELINE, grouped, mix_name
+from fleetlab.gpu.bench.results.cells import BASELINE, grouped, mix_name, utilization_alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from fleetlab.gpu.bench.analysis.wording import capital, join_words, mode_name, 
 from fleetlab.gpu.bench.llm.requests import parse_goals
 from fleetlab.gpu.bench.profile.models import SpeedTable, growing_waits
 from fleetlab.gpu.bench.results.cells import mix_name, suites, table
+from fleetlab.gpu.bench.results.suite import check_price
 
 MOST = 4  # tenants more than in the mix for which speeds are predicted
 
@@ -267,14 +268,6 @@ class AdviceOptions(TypedDict, total=False):
     speed_classes: str | None  # classes of jobs, as the simulation takes them: `app:bert=light,other=heavy`
 
 
-def _check(price: float | None, margin: float) -> None:
-    if not 0 < margin < 1:
-        msg = f"not a margin of equivalence: {margin}"
-        raise DeviceError(msg, hint="a relative difference above 0 and below 1, such as 0.05")
-    if price is not None and not (math.isfinite(price) and price >= 0):
-        raise DeviceError(f"not a price of a GPU hour: {price}", hint="a number of at least 0, such as --price 3.5")
-
-
 def advise(folder: Path | str, *, mix: str, goal: str = "throughput", **options: Unpack[AdviceOptions]) -> BenchAdvice:
     """Advise on a mix of tenants that were measured in a folder of suites.
 
@@ -284,7 +277,10 @@ def advise(folder: Path | str, *, mix: str, goal: str = "throughput", **options:
     folder = Path(folder)
     lookup("goal", goal, GOAL_NAMES, error=DeviceError)
     price, margin = options.get("price"), options.get("margin", MARGIN)
-    _check(price, margin)
+    check_price(price)
+    if not 0 < margin < 1:
+        msg = f"not a margin of equivalence: {margin}"
+        raise DeviceError(msg, hint="a relative difference above 0 and below 1, such as 0.05")
     f = collect_findings(collect_suites(suites(folder)), price=price, goal=TailGoal())
     goals = options.get("goodput")
     request = resolve_mix(f, mix, job_classes(options.get("speed"), options.get("speed_classes")))

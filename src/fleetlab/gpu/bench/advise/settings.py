@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-import numpy as np
-
 from fleetlab.gpu.bench.advise.mix import MixRequest, busy_alone, mix_modes
 from fleetlab.gpu.bench.analysis.choice import ModeChoice
 from fleetlab.gpu.bench.analysis.findings import Findings
@@ -25,7 +23,7 @@ from fleetlab.gpu.bench.analysis.serving import ENOUGH, llm_table
 from fleetlab.gpu.bench.analysis.wording import count_noun, number
 from fleetlab.gpu.bench.histogram import interval_columns
 from fleetlab.gpu.bench.profile.mig import GpuSlice, on_slice, stretch_curve
-from fleetlab.gpu.bench.results.cells import BASELINE, rates_by_sms
+from fleetlab.gpu.bench.results.cells import BASELINE, gpu_share, rates_by_sms
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.gpu.sharing.mig.layouts import MigGpu, MigProfile, layout_name, maximal_layouts, mig_gpu, place
 from fleetlab.gpu.sharing.modes import MIG
@@ -101,8 +99,8 @@ def _speeds(g: SuiteData, gpu: MigGpu, name: str) -> dict[str, Interval]:
     if not curves:
         return {}
     of = name if name in curves else next(iter(curves))
-    memory = [m.gpu["memory_util"] / 100 for m in g.cells if _alone(m, of) and m.gpu.get("memory_util") is not None]
-    used, busy = float(np.median(memory)) if memory else 1.0, 1.0 if of == name else busy_alone(g, name)
+    used = gpu_share((m for m in g.cells if m.names == (of,) and m.mode == BASELINE), "memory_util")
+    busy = 1.0 if of == name else busy_alone(g, name)
     stretch = stretch_curve(curves[of])
     parts = [GpuSlice(p.name, p.sms / gpu.sms, p.size / gpu.sizes) for p in gpu.plain()]
     return {part.name: on_slice(stretch, used, part, busy) for part in parts}
@@ -113,10 +111,6 @@ def _same_work(g: SuiteData, name: str) -> list[str]:
     work = g.work_of(name)
     full = [of for of in g.kinds if not set(PACE) & set(json.loads(g.settings.get(of, "{}")))]
     return [name, *(of for of in full if of != name and g.work_of(of) == work)]
-
-
-def _alone(m: Any, name: str) -> bool:  # noqa: ANN401
-    return bool(m.names == (name,) and m.mode == BASELINE)
 
 
 def _curve(g: SuiteData, name: str) -> dict[int, float]:

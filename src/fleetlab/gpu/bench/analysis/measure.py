@@ -24,7 +24,7 @@ import numpy as np
 
 from fleetlab.gpu.bench.analysis.wording import mode_kind, mode_order
 from fleetlab.gpu.bench.plans import STRESSORS
-from fleetlab.gpu.bench.results.cells import AloneRates, CellResult, SuiteFolder, grouped
+from fleetlab.gpu.bench.results.cells import AloneRates, CellResult, SuiteFolder, grouped, utilization_alone
 from fleetlab.stats import (
     UNKNOWN_SPREAD,
     Difference,
@@ -167,17 +167,6 @@ def _kind(work: str, alone: list[CellResult]) -> str:
         return "stressor"
     word = work.lower()
     return "training" if "train" in word else "inference" if re.search("infer|decode|serve", word) else "other"
-
-
-def utilization_alone(cells: Iterable[CellResult]) -> float:
-    """The lower of the share of time in steps and of the GPU's utilization, of cells of one tenant; 1 if not recorded.
-
-    A program that only counts its steps says nothing of the time in them, but the GPU does.
-    """
-    alone = list(cells)
-    under_way = [m.tenants[0].about.get("busy", 1.0) for m in alone] or [1.0]
-    util = [m.gpu["util"] / 100 for m in alone if m.gpu.get("util") is not None] or [1.0]
-    return float(min(np.median(under_way), np.median(util)))
 
 
 OWN = 2  # degrees of freedom from which on a tenant's own repetitions say how far it varies

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core import DeviceError, Estimate, Figure, Provenance, Result
+from fleetlab.core import Estimate, Figure, Provenance, Result
 from fleetlab.gpu.bench.all_modes import all_record
 from fleetlab.gpu.bench.analysis.answers import QuestionAnswer, answer_table, answers
 from fleetlab.gpu.bench.analysis.choice import advice_table, by_kind, kind_table
@@ -21,7 +21,7 @@ from fleetlab.gpu.bench.analysis.scale import TailGoal, cost_table, curve_table,
 from fleetlab.gpu.bench.analysis.serving import ServedTenant, llm_table, notebook_table, serving_table, user_findings
 from fleetlab.gpu.bench.analysis.wording import capital, count_noun, mode_name, mode_notes, mode_order
 from fleetlab.gpu.bench.results.cells import BASELINE, suites, table, time_slice_record
-from fleetlab.gpu.bench.results.suite import FAILURES, rows_checks
+from fleetlab.gpu.bench.results.suite import FAILURES, check_price, rows_checks
 
 Named = Iterator[tuple[str, Figure]]
 ENERGY = "energy relative to alone, one after the other"
@@ -210,8 +210,7 @@ def analyze(
 
     `slo_factor` limits the tail latency relative to one tenant alone; `slo_ms`, instead, in milliseconds.
     """
-    if price is not None and not (math.isfinite(price) and price >= 0):
-        raise DeviceError(f"not a price of a GPU hour: {price}", hint="a number of at least 0, such as --price 3.5")
+    check_price(price)
     goal = TailGoal(slo_factor, slo_ms)
     f = collect_findings(collect_suites(suites(folder)), price=price, goal=goal, turns=time_slice_record(folder))
     settings = {"card": f.gathered.gpu_name, "price": price, "slo_factor": slo_factor, "slo_ms": slo_ms}

@@ -33,7 +33,7 @@ from fleetlab.gpu.bench.results.cells import CellResult, TenantResult, grouped, 
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.gpu.sharing.mig.layouts import MigGpu, mig_gpu, parse_layout
 from fleetlab.gpu.sharing.modes import MIG
-from fleetlab.stats import Interval
+from fleetlab.stats import Interval, isotonic
 
 # P90 of the relative error of predictions between A100 slices, in the worst of three published tables.
 ERROR_P90 = 0.22
@@ -49,15 +49,8 @@ class GpuSlice(NamedTuple):
 
 def stretch_curve(rates: Mapping[int, float]) -> dict[float, float]:
     """Relative step time by fraction of SMs, made monotonic to remove noise."""
-    whole = max(rates)
-    levels: list[tuple[float, int]] = []  # increasing rates, by pooling adjacent violators
-    for _, rate in sorted(rates.items()):
-        levels.append((rate, 1))
-        while len(levels) > 1 and levels[-2][0] > levels[-1][0]:
-            (a, n), (b, m) = levels[-2:]
-            levels[-2:] = [((a * n + b * m) / (n + m), n + m)]
-    flat = [rate for rate, n in levels for _ in range(n)]
-    return {sms / whole: flat[-1] / rate for sms, rate in zip(sorted(rates), flat, strict=True)}
+    flat = isotonic([rates[sms] for sms in sorted(rates)], np.ones(len(rates))).tolist()
+    return {sms / max(rates): flat[-1] / rate for sms, rate in zip(sorted(rates), flat, strict=True)}
 
 
 def on_slice(stretch: Mapping[float, float], memory: float, part: GpuSlice, busy: float = 1.0) -> Interval:

@@ -19,9 +19,11 @@ from fleetlab.gpu.bench.results.cells import (
     Limits,
     SuiteFolder,
     TenantResult,
+    gpu_share,
     grouped,
     rates_by_sms,
     suites,
+    utilization_alone,
 )
 from fleetlab.gpu.sharing.modes import MIG
 from fleetlab.stats import Interval, Spread, pooled_variance
@@ -140,8 +142,8 @@ def read_observations(folders: Sequence[Path]) -> Observations:
         _gpu_name(folders_read),
         works,
         rates,
-        busy={work: _busy(alone) for work, alone in solos.items()},
-        memory={work: _share(alone, "memory_util") for work, alone in solos.items()},
+        busy={work: utilization_alone(alone) for work, alone in solos.items()},
+        memory={work: gpu_share(alone, "memory_util") for work, alone in solos.items()},
         curve=_curves(_solos(cell for mode, cell in cells if mode.startswith("mps"))),
         notes=tuple(notes),
     )
@@ -205,17 +207,6 @@ def within_window_error(same: Sequence[TenantResult]) -> float:
 
 def _solos(cells: Iterable[CellResult]) -> dict[str, list[CellResult]]:
     return grouped((cell.alone.name, cell) for cell in cells if cell.alone)
-
-
-def _busy(cells: list[CellResult]) -> float:
-    """The lower of two measures: steps running (which includes waits for the host), and GPU utilization."""
-    under_way = float(np.median([cell.tenants[0].about.get("busy", 1.0) for cell in cells]))
-    return min(under_way, _share(cells, "util"))
-
-
-def _share(cells: list[CellResult], of: str) -> float:
-    shares = [cell.gpu[of] / 100 for cell in cells if cell.gpu.get(of) is not None]
-    return float(np.median(shares)) if shares else 1.0
 
 
 def _curves(solos: dict[str, list[CellResult]]) -> dict[str, dict[int, float]]:

@@ -187,6 +187,22 @@ def rates_by_sms(tenants: Iterable[TenantResult]) -> dict[int, float]:
     return {sms: math.exp(sum(some) / len(some)) for sms, some in sorted(logs.items())}
 
 
+def gpu_share(cells: Iterable[CellResult], of: str) -> float:
+    """Median of a utilization of the GPU; 1 if it was not recorded."""
+    shares = [cell.gpu[of] / 100 for cell in cells if cell.gpu.get(of) is not None]
+    return float(np.median(shares)) if shares else 1.0
+
+
+def utilization_alone(cells: Iterable[CellResult]) -> float:
+    """The lower of the share of time in steps and of the GPU's utilization, of cells of one tenant; 1 if not recorded.
+
+    A program that only counts its steps says nothing of the time in them, but the GPU does.
+    """
+    alone = list(cells)
+    under_way = [m.tenants[0].about.get("busy", 1.0) for m in alone] or [1.0]
+    return min(float(np.median(under_way)), gpu_share(alone, "util"))
+
+
 class AloneRates:
     """Rates and power of tenants alone on the whole GPU; without MPS, as far as that was measured."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +152,6 @@ def measured_guarantees(cells: Sequence[Cell]) -> list[MeasuredGuarantee]:
                 verdict, says = judge(here)
                 records.append(MeasuredGuarantee(mode, guarantee, verdict, says, tuple(c["cell"] for c in here)))
     return records
-
-
-def to_json(records: Sequence[MeasuredGuarantee], *, folder: str, card: str, date: str) -> dict[str, Any]:
-    """Records with the folder, card and date of the run."""
-    return {"folder": folder, "card": card, "date": date, "records": [asdict(record) for record in records]}
 
 
 # --- one judge per guarantee -----------------------------------------------------------------------------------------

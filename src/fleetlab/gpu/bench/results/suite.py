@@ -347,6 +347,12 @@ COSTS |= {"gpu_s_per_1000": pl.Float64, "joules_an_item": pl.Float64}
 HOUR = 3600.0
 
 
+def check_price(price: float | None) -> None:
+    """Refuse what is no price of a GPU hour."""
+    if price is not None and not 0 <= price < float("inf"):
+        raise DeviceError(f"not a price of a GPU hour: {price}", hint="a number of at least 0, such as --price 3.5")
+
+
 class ItemCost(NamedTuple):
     """Cost of an item of one tenant in one block."""
 
@@ -361,8 +367,7 @@ def cell_energy(cell: CellResult, alone: AloneRates) -> float | None:
 
 def rows_costs(cells: Iterable[CellResult], alone: AloneRates, price: float | None) -> Iterable[dict[str, Any]]:
     """By tenant and neighbors: GPU seconds and joules per item, and money at `price` per GPU hour."""
-    if price is not None and not 0 <= price < float("inf"):
-        raise DeviceError(f"not a price of a GPU hour: {price}", hint="such as --price 3.5")
+    check_price(price)
     by, units = _by_tenant(cells, alone)
     seconds = geometric_means([[one.seconds for one in blocks] for blocks in by.values()])
     measured = {key: [one.joules for one in blocks if one.joules] for key, blocks in by.items()}
