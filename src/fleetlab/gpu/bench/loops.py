@@ -139,8 +139,8 @@ def _finish_step(log: StepLog, flying: deque[tuple[Any, Any, int]], clock: HostC
 def _sleep_until(seconds: float, until: float) -> None:
     """Sleep, then wait busily for the last 0.2 ms: sleep is not precise."""
     end = min(time.monotonic() + seconds, until)
-    if (left := end - time.monotonic() - 2e-4) > 0:
-        time.sleep(left)
+    if (pause := end - time.monotonic() - 2e-4) > 0:
+        time.sleep(pause)
     while time.monotonic() < end:
         pass
 

@@ -91,7 +91,7 @@ def _measured(held: Spec, guarantee: str) -> str:
 
 def _strength_kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:
     """How strongly it is kept, and why if that is not obvious."""
-    kept = GUARANTEES[guarantee](held)
+    strength = GUARANTEES[guarantee](held)
     if stack in ("device-plugin", "gpu-operator") and held.mode == "mps" and guarantee == "memory cap":
         return "by the driver", EVEN
     if stack == "kueue" and held.mode == "mig":
@@ -100,9 +100,9 @@ def _strength_kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:
     if stack == "dra" and held.mode == "mps" and not held.equal and guarantee != "fault isolation":
         weaker = ("by consent", LARGEST)
     shared = held.mode in ("mps", "time-slicing")
-    if weaker and shared and STRENGTHS.index(kept) > STRENGTHS.index(weaker[0]):
+    if weaker and shared and STRENGTHS.index(strength) > STRENGTHS.index(weaker[0]):
         return weaker[0], weaker[1]
-    return kept, ""
+    return strength, ""
 
 
 # --- strength of a spec without any stack ----------------------------------------------------------------------------

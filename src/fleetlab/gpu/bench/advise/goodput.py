@@ -268,8 +268,8 @@ def answer_rows(f: Findings, mix: str) -> list[dict[str, Any]]:
     modes = {m.mode for m in here}
     rows = notebook_table(f.gathered, mix).iter_rows(named=True)
     of_mix = [row for row in rows if row["mode"] in modes and row["users"] == users and is_apart(row["mode"])]
-    known = [column for column in COLUMNS if any(row[column] is not None for row in of_mix)]
-    return [{column: row[column] for column in known} for row in of_mix]
+    columns = [column for column in COLUMNS if any(row[column] is not None for row in of_mix)]
+    return [{column: row[column] for column in columns} for row in of_mix]
 
 
 def answer_sentences(rows: list[dict[str, Any]]) -> list[str]:

@@ -161,9 +161,9 @@ def isolation(f: Findings, request: MixRequest, probed: Probed) -> Advice:
     apart = [] if isinstance(layout, str) and has_profiles(f.gathered.gpu_name) else ["mig"]
     scores = probe_scores(probed, measured)
     modes = sorted({*measured, *apart}, key=lambda mode: (*scores.order(mode), mode_order(mode)))
-    known = _slowest(f, request)
+    slowest = _slowest(f, request)
     if isinstance(layout, MigAssignment) and (speed := goal_value(layout, "worst")):
-        known = {"mig": speed} | known
+        slowest = {"mig": speed} | slowest
     best = modes[0]
     head = f"{mode_name(best)} guarantees {guaranteed(best)} of {len(GUARANTEES)}; it is "
     # What faults of a tenant did to its neighbor, in modes of processes
@@ -173,11 +173,11 @@ def isolation(f: Findings, request: MixRequest, probed: Probed) -> Advice:
         f"{request.text}, isolation: {head}{'measured' if best in measured else 'not measured'} here.",
         *([layout_sentence(layout, request.names)] if layout and (best == "mig" or not apart) else []),
         *_of_measured([mode for mode in modes if mode in measured], scores),
-        *(_left(known) if known else []),
+        *(_left(slowest) if slowest else []),
         "Guarantees are NVIDIA's, by documentation; a measurement shows what neighbors did, not what they could do.",
         *([f"Faults of a tenant in the probes of this folder. {'. '.join(sentences)}."] if sentences else []),
     ]
-    frame = pl.DataFrame([_row(mode, known, scores) for mode in modes], infer_schema_length=None)
+    frame = pl.DataFrame([_row(mode, slowest, scores) for mode in modes], infer_schema_length=None)
     return (best, "by guarantee"), answers, {"choice": frame}, GOALS["worst"].unit
 
 

@@ -59,10 +59,10 @@ def job_classes(speed: Path | str | None, rules: str | Mapping[str, str] | None)
 def class_works(profile: Speed) -> dict[str, tuple[str, ...]]:
     """Works of each class, as the profile records them; empty if it was not made from measured works."""
     settings = profile.provenance.settings
-    busy, kept = settings.get("busy"), settings.get("keep") or ()
+    busy, own = settings.get("busy"), settings.get("keep") or ()
     if not isinstance(busy, Mapping):
         return {}
-    named = {work for work in busy if settings.get("classes") and work not in kept}
+    named = {work for work in busy if settings.get("classes") and work not in own}
     each = ((class_by_utilization(float(x)) if work in named else str(work), str(work)) for work, x in busy.items())
     return {name: tuple(works) for name, works in grouped(each).items()}
 

@@ -112,12 +112,12 @@ def _predicted(f: Findings, goal: AdviceGoal, request: MixRequest, here: ModeCho
     if goal.name not in ("throughput", "worst", "cost") or request.basis != MEASURED:
         return
     tables = {mode: made for mode in ("time-slicing", "mps") if (made := _table(f, mode, request.names))}
-    known = {tuple(sorted(f.mixes.names[mix])) for mix in f.mixes.stp.mixes()}
+    measured = {tuple(sorted(f.mixes.names[mix])) for mix in f.mixes.stp.mixes()}
     if len(tables) < 2:
         return
     for copied, more in product(dict.fromkeys(request.names), range(1, MOST + 1)):
         names = tuple(sorted((*request.names, *[copied] * more)))
-        if names in known:
+        if names in measured:
             continue
         total = {mode: _total(table, names, goal.name) for mode, table in tables.items()}
         ranked = sorted(total, key=lambda mode: -total[mode])

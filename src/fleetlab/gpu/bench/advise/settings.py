@@ -58,11 +58,11 @@ def assign_profiles(
         gpu = mig_gpu(g.gpu_name)
     except BenchError:
         return f"the tables have no MIG profiles of {g.gpu_name}"
-    known = {name: _speeds(g, gpu, name) for name in dict.fromkeys(names)}
+    predicted = {name: _speeds(g, gpu, name) for name in dict.fromkeys(names)}
     best: tuple[tuple[float, ...], tuple[MigProfile, ...]] | None = None
     for some in _choices(gpu, len(names)):
         if all(need <= p.memory_gib * MIB for need, p in zip(mib, some, strict=True)):
-            each = [known[name].get(p.name) for name, p in zip(names, some, strict=True)]
+            each = [predicted[name].get(p.name) for name, p in zip(names, some, strict=True)]
             # Without a prediction a tenant counts by its SMs, and those that hold more memory get larger instances.
             speeds = [speed.value if speed else p.sms / gpu.sms for speed, p in zip(each, some, strict=True)]
             memory = sum(need * p.sms for need, p in zip(mib, some, strict=True))
@@ -75,7 +75,7 @@ def assign_profiles(
         if len(names) > most:
             return f"{gpu.name} has at most {most} instances, for {len(names)} tenants"
         return f"no layout of {gpu.name} holds instances of {', '.join(f'{need:,}' for need in sorted(mib))} MiB"
-    result = tuple(known[name].get(p.name) for name, p in zip(names, best[1], strict=True))
+    result = tuple(predicted[name].get(p.name) for name, p in zip(names, best[1], strict=True))
     return MigAssignment(gpu, best[1], result)
 
 
@@ -138,8 +138,8 @@ def layout_sentence(layout: MigAssignment | str, names: Sequence[str]) -> str:
     """The layout in words."""
     if isinstance(layout, str):
         return f"MIG: no layout can be named, {layout}."
-    known = "speeds relative to alone are predicted" if any(layout.speeds) else "nothing predicts its speeds"
-    return f"A layout that holds this mix, not measured: {profiles_of(layout, names)}; {known}."
+    speeds = "speeds relative to alone are predicted" if any(layout.speeds) else "nothing predicts its speeds"
+    return f"A layout that holds this mix, not measured: {profiles_of(layout, names)}; {speeds}."
 
 
 def profiles_of(layout: MigAssignment, names: Sequence[str]) -> str:
@@ -214,16 +214,16 @@ def _row(of: str, setting: str, value: object, why: str) -> dict[str, Any]:
 
 def _memory(f: Findings, name: str) -> int:
     """The most memory that a tenant was seen to hold, MiB; 0 if that is not known."""
-    held = [t.about.get("memory_mib") or 0 for m in f.gathered.cells for t in m.tenants if t.name == name]
-    return int(max(held, default=0))
+    sizes = [t.about.get("memory_mib") or 0 for m in f.gathered.cells for t in m.tenants if t.name == name]
+    return int(max(sizes, default=0))
 
 
 def _fits(f: Findings, mode: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """How often the mix fits: by memory with a context for each tenant, and by the clients of an MPS server."""
-    held = [_memory(f, name) for name in names]
+    sizes = [_memory(f, name) for name in names]
     card = max((_card_mib(s.about) for s in f.gathered.suites), default=0)
-    if all(held) and card:
-        needed = sum(held) + CONTEXT * len(names)
+    if all(sizes) and card:
+        needed = sum(sizes) + CONTEXT * len(names)
         by_memory, by_clients = card // needed, MPS_CLIENTS // len(names)
         limited = mode.startswith("mps") and by_clients < by_memory
         times = count_noun(by_clients if limited else by_memory, "time")

@@ -183,8 +183,8 @@ class Noise(NamedTuple):
 
     def between_runs(self, works: Iterable[str], *, launch: bool) -> Spread:
         """Variance between runs of the least steady of these works; of all works, if one was measured in one run."""
-        known = [self.run_of.get(work, UNKNOWN_SPREAD) for work in works]
-        return max(known, key=lambda s: s.variance) if known and all(s.freedom for s in known) else self.run[launch]
+        each = [self.run_of.get(work, UNKNOWN_SPREAD) for work in works]
+        return max(each, key=lambda s: s.variance) if each and all(s.freedom for s in each) else self.run[launch]
 
     def own(self, g: SuiteData, name: str) -> Spread:
         """Variance of a tenant's rate alone: the median of its measurements."""

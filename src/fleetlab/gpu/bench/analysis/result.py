@@ -66,9 +66,9 @@ def _by_mix(mixes: pl.DataFrame, column: str, name: str, label: str) -> Named:
         return
     # Copies of one tenant have figures of their own.
     crowd = (pl.col("tenants") > 2) & pl.col("mix").str.contains(r"^\d+ [^+]*$")
-    known = mixes.filter(pl.col(column).is_not_null() & ~crowd)
-    several = known.filter(pl.len().over("mix") > 1)
-    rows = several if several.height else known
+    valued = mixes.filter(pl.col(column).is_not_null() & ~crowd)
+    several = valued.filter(pl.len().over("mix") > 1)
+    rows = several if several.height else valued
     for (kind,), some in rows.sort("kind", descending=True).group_by("kind", maintain_order=True):
         points = _points(_by_mode(some.sort(column, "mix", descending=[True, False])), "mix", column)
         alt = f"{label}, of each mix by mode, 1 is as alone: {_extremes(points)}"
@@ -129,8 +129,8 @@ def _serving(serving: pl.DataFrame) -> Named:
     """P99 by rate, one figure per background; cells with a late generator are left out."""
     if serving.is_empty():
         return
-    known = serving.filter(pl.col("p99_ms").is_not_null() & pl.col("valid"))
-    for (background,), rows in known.group_by("background", maintain_order=True):
+    valid = serving.filter(pl.col("p99_ms").is_not_null() & pl.col("valid"))
+    for (background,), rows in valid.group_by("background", maintain_order=True):
         points = _points(_by_mode(rows.sort("offered")), "offered", "p99_ms")
         where = "alone" if background == "nothing" else f"beside {background}"
         title, x = f"P99 latency of open-loop requests, {where}", "requests/s offered"

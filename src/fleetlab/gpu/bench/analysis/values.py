@@ -99,8 +99,8 @@ class MeasureValues(GoalValues):
     @property
     def modes(self) -> list[str]:
         """Modes in which all of the mixes were measured."""
-        known = [set(self.measure.modes(mix)) for mix in self.mixes]
-        return [mode for mode in self.measure.modes() if is_apart(mode) and all(mode in modes for modes in known)]
+        each = [set(self.measure.modes(mix)) for mix in self.mixes]
+        return [mode for mode in self.measure.modes() if is_apart(mode) and all(mode in modes for modes in each)]
 
     def value(self, mode: str) -> Interval:
         """Of the mix, or the mean of several."""

@@ -17,8 +17,8 @@ SHARE = r"(.*?)((?:[@~!#](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: it
 def mode_name(mode: str) -> str:
     """Readable name of a mode: `mps@50` is `MPS at 50 %`."""
     name, share = re.fullmatch(SHARE, mode, re.DOTALL).groups()  # type: ignore[union-attr]
-    known = {"time-slicing": "time slicing", "mps": "MPS", "mig": "MIG", "one-process": "one process"}
-    label = f"MIG {name.removeprefix(MIG)}" if name.startswith(MIG) else known.get(name, name)
+    names = {"time-slicing": "time slicing", "mps": "MPS", "mig": "MIG", "one-process": "one process"}
+    label = f"MIG {name.removeprefix(MIG)}" if name.startswith(MIG) else names.get(name, name)
     percents, memory = re.findall(r"@(\d+)(?![\ds])", share), re.findall(r"~(\d+)", share)
     if sms := re.findall(r"@(\d+)sms", share):
         label += f" with {' and '.join(sms)} SMs each"
@@ -53,8 +53,8 @@ def mode_kind(mode: str) -> str:
 
 def mode_order(mode: str) -> tuple[int, str]:
     """Sort key of modes: time slicing, MPS, then the rest."""
-    known = ("time-slicing", "mps", "mig", "one-process")
-    return next((k for k, word in enumerate(known) if mode.startswith(word)), len(known)), mode
+    order = ("time-slicing", "mps", "mig", "one-process")
+    return next((k for k, word in enumerate(order) if mode.startswith(word)), len(order)), mode
 
 
 # --- format numbers and lists for sentences --------------------------------------------------------------------------

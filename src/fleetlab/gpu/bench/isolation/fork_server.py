@@ -86,9 +86,9 @@ class ProbeTenant:
         with self._news:
             while True:
                 event = self.find(*at, part=part)
-                if event or self.find("ended") or (left := deadline - time.monotonic()) <= 0:
+                if event or self.find("ended") or (remaining := deadline - time.monotonic()) <= 0:
                     return event
-                self._news.wait(left)
+                self._news.wait(remaining)
 
     def count(self, at: str) -> int:
         """How many of these events there were."""

@@ -161,10 +161,10 @@ class Probe:
     def _about(self, *tenants: ProbeTenant) -> Report:
         """What the tenants saw of the GPU, and whether each is attached as the mode requires."""
         ready = [event for tenant in dict.fromkeys(tenants) for event in tenant.events if "pid" in event]
-        seen = [{key: e[key] for key in ("part", "sms", "free_mib", "total_mib") if key in e} for e in ready]
+        columns = [{key: e[key] for key in ("part", "sms", "free_mib", "total_mib") if key in e} for e in ready]
         pids = {event["pid"] for event in ready}
         apart = self._on.verify([Worker(self._mode.share, {"pid": pid}) for pid in sorted(pids)])
-        return {"attached": not apart, "seen": [one for one in seen if one]}
+        return {"attached": not apart, "seen": [one for one in columns if one]}
 
     # --- faults ------------------------------------------------------------------------------------------------------
 
@@ -280,10 +280,10 @@ class Probe:
     def _newcomer(self, since: float, *, within: float, tries: int = 20) -> Report:
         """Start new processes until one computes a right result; seconds since the event."""
         deadline, failures = time.monotonic() + within, list[str]()
-        while len(failures) < tries and (left := deadline - time.monotonic()) > 0:
+        while len(failures) < tries and (remaining := deadline - time.monotonic()) > 0:
             tenant = self._server.start(self._env, parts=["newcomer"], device=self._device)
             self._tenants.append(tenant)
-            event = tenant.wait("good", "wrong", "failed", within=left)
+            event = tenant.wait("good", "wrong", "failed", within=remaining)
             ended = tenant.end(within=2.0)
             if event and event["at"] == "good":
                 took = {"after_s": round(event["t"] - since, 4), "took_s": round(event["t"] - tenant.events[0]["t"], 4)}

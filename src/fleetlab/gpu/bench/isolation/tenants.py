@@ -346,12 +346,12 @@ def allocate(mib: int, device: torch.device) -> torch.Tensor:
 def take_all(device: torch.device) -> tuple[list[torch.Tensor], dict[str, Any]]:
     """Allocate until refused: large blocks first, then smaller ones; at most what the GPU has."""
     most, size, least = _bounds(device)
-    held: list[torch.Tensor] = []
+    blocks: list[torch.Tensor] = []
     taken, refusal = 0, ""
     began = time.monotonic()
     while size >= least and taken + size <= most:
         try:
-            held.append(allocate(size, device))
+            blocks.append(allocate(size, device))
             taken += size
         except RuntimeError as e:
             if not is_refusal(e):
@@ -359,7 +359,7 @@ def take_all(device: torch.device) -> tuple[list[torch.Tensor], dict[str, Any]]:
             refusal = refusal or str(e).splitlines()[0]
             size //= 4
     about = {"held_mib": taken, "refused": bool(refusal), "detail": refusal[:300], "bound_mib": most}
-    return held, about | {"took_s": round(time.monotonic() - began, 3)}
+    return blocks, about | {"took_s": round(time.monotonic() - began, 3)}
 
 
 def _bounds(device: torch.device) -> tuple[int, int, int]:
@@ -378,16 +378,16 @@ def read_uninitialized(device: torch.device) -> dict[str, Any]:
     """Allocate nearly all free memory, hold it, and count words with the pattern and words that are not 0."""
     block = 1024 if device.type == "cuda" else 1
     free_mib = (torch.cuda.mem_get_info(device)[0] >> 20) - 3072 if device.type == "cuda" else 16
-    held: list[torch.Tensor] = []
+    blocks: list[torch.Tensor] = []
     matches = other = 0
-    while len(held) * block + block <= free_mib:
+    while len(blocks) * block + block <= free_mib:
         try:
-            held.append(allocate(block, device))
+            blocks.append(allocate(block, device))
         except RuntimeError as e:
             if not is_refusal(e):
                 raise
             break
-    for words in held:
+    for words in blocks:
         matches += int((words == PATTERN).sum())
         other += int((words != 0).sum())
-    return {"read_mib": len(held) * block, "found_words": matches, "nonzero_words": other}
+    return {"read_mib": len(blocks) * block, "found_words": matches, "nonzero_words": other}

@@ -84,10 +84,10 @@ def interval(table: SpeedTable, make: Callable[[], PairModel], pair: Pair, probe
     Each held-out pair gives a prediction here and an error there; the bounds are quantiles of prediction minus and plus
     error, in logarithms. They cover about 90 % of new pairs like those measured, and at least 80 %.
     """
-    known = table.without([pair])
-    value = make().fit(known).predict(*pair)
-    fits = {out: make().fit(known.without([(min(out), max(out))])) for out in pairs_of(known, probes)}
-    low, high = jackknife_plus([end for out, model in fits.items() for end in jackknife_ends(known, model, out, pair)])
+    others = table.without([pair])
+    value = make().fit(others).predict(*pair)
+    fits = {out: make().fit(others.without([(min(out), max(out))])) for out in pairs_of(others, probes)}
+    low, high = jackknife_plus([end for out, model in fits.items() for end in jackknife_ends(others, model, out, pair)])
     return Interval(value, min(math.exp(low), value), max(math.exp(high), value))
 
 

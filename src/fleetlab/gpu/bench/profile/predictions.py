@@ -109,12 +109,12 @@ def _of_mode(observations: Observations, mode: str, mixes: Sequence[tuple[str, .
         first.setdefault(json.dumps(observations.works[name], sort_keys=True), name)
     same = {name: first[json.dumps(settings, sort_keys=True)] for name, settings in observations.works.items()}
     table = _merged(observations.table(mode).but(PROBES), same)
-    known = {(who, tuple(sorted(others))) for who, others in _named(observations, mode, same)}
+    groups = {(who, tuple(sorted(others))) for who, others in _named(observations, mode, same)}
     names = {name for pair in table.speed for name in pair}
     if missing := sorted({name for mix in mixes for name in mix if same.get(name) not in names}):
         msg = f"never measured beside others: {', '.join(missing)}"
         raise DeviceError(msg, hint="a prediction needs each workload beside some other; add folders")
-    measured = ["+".join(mix) for mix in mixes if (same[mix[0]], tuple(sorted(same[x] for x in mix[1:]))) in known]
+    measured = ["+".join(mix) for mix in mixes if (same[mix[0]], tuple(sorted(same[x] for x in mix[1:]))) in groups]
     if measured:
         msg = f"already measured in these folders: {', '.join(measured)}"
         raise DeviceError(msg, hint="a prediction is made before its measurement: leave that folder out")

@@ -159,9 +159,9 @@ def measured_guarantees(cells: Sequence[Cell]) -> list[MeasuredGuarantee]:
 
 def _memory_verdict(cells: Sequence[Cell]) -> tuple[str, str]:
     cell = cells[-1]
-    during, held = cell["neighbor"]["during"], cell["aggressor"]["held_mib"] / GIB
+    during, gib = cell["neighbor"]["during"], cell["aggressor"]["held_mib"] / GIB
     tried = during["good"] + during["refused"]
-    says = f"a tenant took {held:.1f} GiB; the neighbor was refused {during['refused']} of {tried} allocations"
+    says = f"a tenant took {gib:.1f} GiB; the neighbor was refused {during['refused']} of {tried} allocations"
     if not during["refused"] and cell["newcomer_while_full"]["good"]:
         return KEPT, says + ", and a new process could start"
     start = "could" if cell["newcomer_while_full"]["good"] else "could not"
@@ -184,11 +184,11 @@ def _stalls(cells: Sequence[Cell]) -> tuple[str, str]:
     A neighbor that died has no gap that ends, so the guarantee is kept in part at best.
     """
     gaps = {c["kind"]: c["neighbor"]["longest_gap_s"] for c in cells if c["neighbor"]["survived"]}
-    known = {kind: gap for kind, gap in gaps.items() if gap is not None}
-    if not known:
+    measured = {kind: gap for kind, gap in gaps.items() if gap is not None}
+    if not measured:
         return LOST, "no neighbor survived"
-    says = "longest time without a good step: " + ", ".join(f"{kind} {_seconds(gap)}" for kind, gap in known.items())
-    short = max(known.values()) < SHORT
+    says = "longest time without a good step: " + ", ".join(f"{kind} {_seconds(gap)}" for kind, gap in measured.items())
+    short = max(measured.values()) < SHORT
     if died := [cell["kind"] for cell in cells if not cell["neighbor"]["survived"]]:
         return (PARTLY if short else LOST), f"{says}; the neighbor died, and made no further step: {_words(died)}"
     return (KEPT if short else LOST), says

@@ -249,8 +249,8 @@ def _rows_mixes(cells: list[CellResult], alone: AloneRates) -> Iterable[dict[str
     limits = geometric_means([[sum(c.progress) for c in group] for group in by.values()])
     # Energy of each mix relative to alone, as far as it is known
     each = {key: [cell_energy(c, alone) for c in group] for key, group in by.items()}
-    known = {key: [times for times in values if times] for key, values in each.items() if any(values)}
-    energy = dict(zip(known, geometric_means(list(known.values())), strict=True)) if known else {}
+    measured = {key: [times for times in values if times] for key, values in each.items() if any(values)}
+    energy = dict(zip(measured, geometric_means(list(measured.values())), strict=True)) if measured else {}
     for (key, group), stp in zip(by.items(), limits, strict=True):
         yield {
             "stage": key[0],

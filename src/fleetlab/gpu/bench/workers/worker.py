@@ -147,8 +147,8 @@ def _run(work: BenchWorkload, device: torch.device, order: dict[str, Any]) -> di
     opens = order["at"] + order["settle"]
     closes = opens + order["window"]
     late = time.monotonic() - order["at"]
-    while (left := order["at"] - time.monotonic()) > 0:
-        time.sleep(left)
+    while (pause := order["at"] - time.monotonic()) > 0:
+        time.sleep(pause)
     used = spent_by()
     drive = getattr(work, "drive", None)
     if own:

@@ -232,17 +232,17 @@ async def _send_load(
 
 async def _until(when: float) -> None:
     """Sleep, then wait busily; yield to the event loop at least once, so that answers are processed."""
-    if (left := when - time.monotonic() - AWAKE) > 0:
-        await asyncio.sleep(left)
+    if (pause := when - time.monotonic() - AWAKE) > 0:
+        await asyncio.sleep(pause)
     await asyncio.sleep(0)
     while time.monotonic() < when:
         await asyncio.sleep(0)
 
 
 async def _end(tasks: set[asyncio.Task[None]]) -> None:
-    for task in (left := list(tasks)):
+    for task in (remaining := list(tasks)):
         task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.gather(*remaining, return_exceptions=True)
 
 
 async def _report_progress(book: RequestLog, begin: float, last: float, progress: Progress) -> None:

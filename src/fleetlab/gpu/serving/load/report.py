@@ -142,7 +142,7 @@ def report(settings: LoadSettings, url: str, driven: LoadRun) -> LoadReport:
         raise BenchError("no request was scheduled in the window", hint="more --seconds, or a shorter --warmup")
     done, answers = rows.done[rows.outcome == ANSWERED], due.where(due.outcome == ANSWERED)
     timed = np.where(due.outcome == ANSWERED, due.latency, math.nan)
-    kept = None if settings.slo is None else answers.due[answers.latency <= settings.slo]
+    on_time = None if settings.slo is None else answers.due[answers.latency <= settings.slo]
     load = LoadReport(
         settings=settings,
         url=url,
@@ -151,7 +151,7 @@ def report(settings: LoadSettings, url: str, driven: LoadRun) -> LoadReport:
         opens=opens,
         closes=closes,
         answered=requests.event_rate(done, opens, closes),
-        goodput=None if kept is None else requests.event_rate(kept, opens, closes),
+        goodput=None if on_time is None else requests.event_rate(on_time, opens, closes),
         steady=requests.is_steady(due.due, done, timed, opens, closes, by_timetable=settings.is_open),
         stopped=driven.stopped,
         notes=(),

@@ -81,8 +81,8 @@ def _percentiles(about: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _latencies(rows: list[dict[str, Any]]) -> list[Estimate]:
-    known = [row for row in rows if row["of"] == OF["answers"] and row["ms"] is not None]
-    return [Estimate(f"{row['percentile']} latency", row["ms"], row["low"], row["high"], "ms") for row in known]
+    measured = [row for row in rows if row["of"] == OF["answers"] and row["ms"] is not None]
+    return [Estimate(f"{row['percentile']} latency", row["ms"], row["low"], row["high"], "ms") for row in measured]
 
 
 TOKENS = {"metric": pl.String, "n": pl.Int64} | QUANTILE

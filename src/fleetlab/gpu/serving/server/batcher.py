@@ -298,8 +298,8 @@ class Batcher(ComputeThread["InferenceEngine"]):
             while not self._over:
                 if not self._queue:
                     self._more.wait()
-                elif (left := self._patience()) > 0:
-                    self._more.wait(left)
+                elif (patience := self._patience()) > 0:
+                    self._more.wait(patience)
                 elif batch := self._taken():
                     self._under_way = time.monotonic(), batch
                     return batch

@@ -107,8 +107,8 @@ class TokenGenerator(ComputeThread["DecodeEngine"]):
             return {"running": 0, "waiting": 0, "kv_tokens": 0, "kv_capacity": 0}
         running = len(self.engine.running) + len(self.engine.prefilling)
         with self._more:  # the thread changes them only between iterations, without the lock: a count may be old
-            held = sum(len(s.prompt) + s.count for s in self._streams if s.first is not None)
-        return {"running": running, "waiting": len(self), "kv_tokens": held, "kv_capacity": self.engine.kv_capacity}
+            tokens = sum(len(s.prompt) + s.count for s in self._streams if s.first is not None)
+        return {"running": running, "waiting": len(self), "kv_tokens": tokens, "kv_capacity": self.engine.kv_capacity}
 
     def about(self) -> dict[str, Any]:
         """Load and tokens, for /stats."""
@@ -131,9 +131,9 @@ class TokenGenerator(ComputeThread["DecodeEngine"]):
         return stream
 
     def _abandon(self) -> list[Refusable]:
-        left: list[Refusable] = [*self._inbox, *self._streams]
+        streams: list[Refusable] = [*self._inbox, *self._streams]
         self._inbox.clear()
-        return left
+        return streams
 
     def _look_after(self, now: float) -> None:
         """Fail requests that waited too long for their first token, and all if an iteration hangs."""

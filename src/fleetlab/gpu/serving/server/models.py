@@ -75,10 +75,10 @@ class BertModel:
     def load(self, device: torch.device) -> None:
         """Load the model."""
         s = self.size
-        made = Encoder(
+        encoder = Encoder(
             layers=s.layers, width=s.width, heads=s.heads, vocabulary=s.vocabulary, length=s.length, drop=0.0
         )
-        self.model = made.to(device, _precision(device)).eval()
+        self.model = encoder.to(device, _precision(device)).eval()
 
     def classes(self, rows: Tensor) -> Tensor:
         """Classify tokens."""

@@ -206,10 +206,10 @@ def partitioned(words: str, *, allow: bool, progress: Progress) -> Iterator[Mig]
 
 def _parts(profiles: Sequence[MigProfile], devices: Sequence[tuple[str, str]]) -> list[MigPart]:
     """Devices in the order in which the layout is written; those of one profile are alike."""
-    left = list(devices)
+    unassigned = list(devices)
     parts = []
     for profile in profiles:
-        device = next(one for one in left if one[0] == profile.name)
-        left.remove(device)
+        device = next(one for one in unassigned if one[0] == profile.name)
+        unassigned.remove(device)
         parts.append(MigPart(profile, device[1]))
     return parts

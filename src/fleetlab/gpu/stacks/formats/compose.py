@@ -29,8 +29,8 @@ FOLDER = {"driver_opts": {"type": "tmpfs", "device": "tmpfs", "o": "uid=1000,gid
 def hold(spec: Spec) -> Spec:
     """Keeps all MPS limits (by environment); in other modes the number of tenants."""
     plain = Spec("exclusive", (Share(),))
-    kept = replace(spec, gpu=None, interval="default", turns=1, namespace=plain.namespace, queue=plain.queue, node=())
-    return kept if spec.mode in ("mps", "mig") else replace(kept, tenants=(Share(),) * len(spec.tenants))
+    part = replace(spec, gpu=None, interval="default", turns=1, namespace=plain.namespace, queue=plain.queue, node=())
+    return part if spec.mode in ("mps", "mig") else replace(part, tenants=(Share(),) * len(spec.tenants))
 
 
 def write(spec: Spec) -> str:
