@@ -111,7 +111,7 @@ def test_a_verb_says_what_it_refuses():
 # Options that a command takes as its verb does: their help is the verb's own text, which stands in one place.
 SHARED = [
     ("eta", "starts"), ("capacity", "slo"), ("forecast", "target"), ("autoscale", "boot"), ("describe", "against"),
-    ("calibrate", "fit"), ("explain", "longest"), ("validate", "data"), ("synthesize", "constrained"),
+    ("calibrate", "fit"), ("explain", "longest"), ("reproduce", "data"), ("synthesize", "constrained"),
     ("sweep", "store"), ("fetch", "into"), ("read", "since"), ("tune", "goal"), ("defragment", "most"),
     ("plan", "objective"), ("web", "limit"), ("report", "svg"),
 ]  # fmt: skip

@@ -179,15 +179,11 @@ def table(curves: Sequence[Ecdf], of: str) -> pl.DataFrame:
 
 def _row(c: Ecdf, of: str) -> dict[str, object]:
     """A row; limits stand behind what they are the limits of, where a reader, and `core.display`, look for them."""
-    row: dict[str, object] = {of: c.series, "count": c.count, **_with_limits("mean", c.mean), "at 0, %": 100 * c.zero}
+    row: dict[str, object] = {of: c.series, "count": c.count, **c.mean.columns("mean"), "at 0, %": 100 * c.zero}
     for p in SHOWN:
         value = c.quantiles[p]
-        row |= _with_limits(f"P{p}", value) if p in WITH_LIMITS else {f"P{p}": value[0]}
+        row |= value.columns(f"P{p}") if p in WITH_LIMITS else {f"P{p}": value[0]}
     return row | {"largest": c.largest}
-
-
-def _with_limits(name: str, interval: Interval) -> dict[str, object]:
-    return dict(zip((name, f"{name} low", f"{name} high"), interval, strict=True))
 
 
 def share(which: Bools, weights: Floats | None, blocks: BlockBootstrap) -> Interval:

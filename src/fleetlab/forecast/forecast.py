@@ -84,10 +84,10 @@ def forecast(
     <Forecast of requests, 3 series, 15 min steps, synthesize:pai2020>
 
     """
-    seconds = _seconds(every)
+    seconds = step_seconds(every)
     which, ensemble = models_of(models)
     gap = horizon if gap is None else gap
-    _possible(target, horizon=horizon, gap=gap, folds=folds, trials=trials, seed=seed)
+    check_options(target, horizon=horizon, gap=gap, folds=folds, trials=trials, seed=seed)
     demand = DemandEvents.of(trace, by=by)
     if demand.steps(seconds) * horizon > MOST:
         msg = f"too many forecasts: {demand.steps(seconds):,} steps of {seconds:,.6g} s, each with {horizon:,} ahead"
@@ -176,7 +176,8 @@ def _spent(studies: Sequence[PartStudy]) -> list[str]:
     return notes
 
 
-def _possible(target: str, **counts: int) -> None:
+def check_options(target: str, **counts: int) -> None:
+    """Refuse an unknown target, and numbers that are too small."""
     if target not in get_args(Target):
         raise WorkloadError(f"unknown target: `{target}`", hint=f"there are {', '.join(get_args(Target))}")
     for name, value in counts.items():
@@ -186,7 +187,8 @@ def _possible(target: str, **counts: int) -> None:
             raise WorkloadError(msg, hint=f"{name} is a whole number of {least} or more")
 
 
-def _seconds(every: str | float) -> float:
+def step_seconds(every: str | float) -> float:
+    """Return the length of a step; an error if it is none."""
     seconds = in_seconds(every)
     if not 0 < seconds < math.inf:
         raise WorkloadError(f"not a length of time: `{every}`", hint=HINT)

@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace, WorkloadError
 from fleetlab.core.coverage import Coverage
-from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.core.progress import Progress, silent
 from fleetlab.forecast import backtest
 from fleetlab.forecast.catalogue import models_of
 from fleetlab.forecast.demand import COLUMN, By, DemandEvents, Floats, Forecaster, Ints, Panel, Target
+from fleetlab.forecast.forecast import check_options, step_seconds
 from fleetlab.forecast.study import PartStudy, ahead, study
 from fleetlab.stats import Interval
 
@@ -113,13 +112,8 @@ def instances_ahead(
 
 
 def _check(target: str, every: str | float, horizon: int, quantile: float) -> float:
-    seconds = in_seconds(every)
-    if not 0 < seconds < math.inf:
-        raise WorkloadError(f"not a length of time: `{every}`", hint=HINT)
-    if target not in get_args(Target):
-        raise WorkloadError(f"unknown target: `{target}`", hint=f"there are {', '.join(get_args(Target))}")
-    if horizon < 1:
-        raise WorkloadError(f"horizon is below 1: {horizon}", hint="horizon is a whole number of 1 or more")
+    seconds = step_seconds(every)
+    check_options(target, horizon=horizon)
     if not 0.5 <= quantile < 1:
         msg = f"a quantile is from 0.5 to below 1: {quantile}"
         raise WorkloadError(msg, hint="--quantile 0.9: demand exceeds it with a probability of 10 %")

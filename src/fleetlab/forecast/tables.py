@@ -18,7 +18,7 @@ from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES, SIMPLE
 from fleetlab.forecast.demand import Floats
 from fleetlab.forecast.models.regression import reported
 from fleetlab.forecast.study import PartStudy
-from fleetlab.stats import Interval, divide
+from fleetlab.stats import divide
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -174,13 +174,13 @@ def _row(study: PartStudy, name: str, step: int, k: int) -> dict[str, Any]:
         "selected": study.selected[h][k] == name,
         "NRMSE": nrmse[0], "low": nrmse[1], "high": nrmse[2],
         "NRMSE on past folds": float(divide(np.sqrt((past**2).mean()), before.mean())),
-        "skill": skill[0], "skill low": skill[1], "skill high": skill[2],
+        **skill.columns("skill"),
         "against": study.simple[h][k],
         "skill against last": naive[0], "last low": naive[1], "last high": naive[2],
         "explained": float(1 - divide((missed**2).mean(), came.var())),
-        **_interval("MASE", backtest.ratio(blocks, np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
-        **_interval("WAPE", backtest.ratio(blocks, np.abs(missed), came)),
-        **_interval("pinball", backtest.ratio(blocks, pinball(came, came - missed, widths), came)),
+        **backtest.ratio(blocks, np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean())).columns("MASE"),
+        **backtest.ratio(blocks, np.abs(missed), came).columns("WAPE"),
+        **backtest.ratio(blocks, pinball(came, came - missed, widths), came).columns("pinball"),
         **{
             f"{word} {level:.0%}": value
             for level, c, w in zip(LEVELS, cover, widths, strict=True)
@@ -191,10 +191,6 @@ def _row(study: PartStudy, name: str, step: int, k: int) -> dict[str, Any]:
             )
         },
     }  # fmt: skip
-
-
-def _interval(name: str, columns: Interval) -> dict[str, float]:
-    return dict(zip((name, f"{name} low", f"{name} high"), columns, strict=True))
 
 
 def chosen(board: pl.DataFrame) -> pl.DataFrame:

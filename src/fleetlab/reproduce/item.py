@@ -207,10 +207,7 @@ class Item:
 
 def with_limits(statistics: Mapping[str, Statistic]) -> dict[str, float]:
     """Return each value and the limits of its interval, by the names of columns that a cell reads."""
-    named = {
-        name: zip((name, f"{name} low", f"{name} high"), x.interval(), strict=True) for name, x in statistics.items()
-    }
-    return {column: value for pairs in named.values() for column, value in pairs}
+    return {column: v for name, x in statistics.items() for column, v in x.interval().columns(name).items()}
 
 
 def rounded(value: float, digits: int) -> str:

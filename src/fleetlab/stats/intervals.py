@@ -101,6 +101,10 @@ class Interval(NamedTuple):
         """Return it `factor` times as large; the factor is positive."""
         return Interval(factor * self.value, factor * self.low, factor * self.high)
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Return it as columns: limits stand behind what they are the limits of."""
+        return dict(zip((name, f"{name} low", f"{name} high"), self, strict=True))
+
     def clipped(self, within: Range) -> Interval:
         """Return it with the limits inside a range; the limits always enclose the value."""
         low, high = max(self.low, within[0]), min(self.high, within[1])  # `max` and `min` keep a NaN that comes first

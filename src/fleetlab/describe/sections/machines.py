@@ -287,7 +287,7 @@ def _metric_row(section: Section, kind: str, metric: str, c: Ecdf) -> dict[str, 
         "mean": c.mean[0],
     }
     for name, interval in (("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
-        row |= dict(zip((name, f"{name} low", f"{name} high"), interval, strict=True))
+        row |= interval.columns(name)
     row["P95"] = c.quantiles[95][0]
     if section.like_pai:
         row["P50, published"] = published.numbers("node metrics").get(metric) if kind == ALL else None

@@ -240,7 +240,7 @@ def _row(view: TraceView, section: Section, name: str, error: Floats, predictabl
     for within in WITHIN:
         interval = share(error[predicted] <= within, view.instances[predicted], view.blocks.part(predicted))
         key = f"within {within:.0%}".replace("%", " %")
-        row |= dict(zip((key, f"{key} low", f"{key} high"), interval, strict=True))
+        row |= interval.columns(key)
         if section.like_pai and within < WITHIN[2]:
             row[f"{key}, published"] = published.numbers(f"predicted {key}").get(name)
     return row

@@ -272,41 +272,37 @@ def _single_gpu() -> list[Case]:
     ]
 
 
-def _ranked() -> list[Case]:
-    def priority(stream: JobStream) -> list[float]:
-        return [-float(p) for p in stream.priority]
-
-    def shortest(stream: JobStream) -> list[float]:
-        return [float(s) for s in stream.runtime]
-
-    cases = []
-    for servers in (1, 8):
-        cases += [
-            Case(f"priority, {servers} GPUs", lowest_first(priority), servers, {"order": "priority"}, PRIORITIES),
-            Case(f"sjf, {servers} GPUs", lowest_first(shortest), servers, {"order": "sjf"}),
-        ]
-    return cases
-
-
-def _preemptive() -> list[Case]:
-    cases = []
-    for servers in (1, 8):
-        cases += [
-            Case(f"priority with preemption, {servers} GPUs", with_preemption(highest), servers,
-                     {"order": "priority", "preemption": True}, PRIORITIES, "end"),
-            Case(f"srpt, {servers} GPUs", with_preemption(shortest_remaining), servers, {"order": "srpt"},
-                     column="end"),
-        ]  # fmt: skip
-    return cases
+FIRST: dict[str, Any] = {"order": "priority"}
+# A name, recursion, options, classes of jobs and the compared column; on one GPU and on eight.
+BY_KEY: tuple[tuple[str, Recursion, dict[str, Any], tuple[JobClass, ...], str], ...] = (
+    ("priority", lowest_first(lambda s: [-float(p) for p in s.priority]), FIRST, PRIORITIES, "start"),
+    ("sjf", lowest_first(lambda s: [float(x) for x in s.runtime]), {"order": "sjf"}, (JobClass(),), "start"),
+    (
+        "priority with preemption",
+        with_preemption(highest),
+        {"order": "priority", "preemption": True},
+        PRIORITIES,
+        "end",
+    ),
+    ("srpt", with_preemption(shortest_remaining), {"order": "srpt"}, (JobClass(),), "end"),
+)
+GANGS = (
+    Case("gangs of 1, 2, 4 and 8 without backfill, 8 GPUs", in_line, 8, {"backfill": "none"}, POWERS),
+    Case("server_filling, 8 GPUs", with_preemption(filling), 8, {"order": "server_filling"}, POWERS, "end"),
+    Case("server_filling_srpt, 8 GPUs", with_preemption(filling_shortest), 8, {"order": "server_filling_srpt"}, POWERS,
+         "end"),
+)  # fmt: skip
 
 
-def _gangs() -> list[Case]:
-    return [
-        Case("gangs of 1, 2, 4 and 8 without backfill, 8 GPUs", in_line, 8, {"backfill": "none"}, POWERS),
-        Case("server_filling, 8 GPUs", with_preemption(filling), 8, {"order": "server_filling"}, POWERS, "end"),
-        Case("server_filling_srpt, 8 GPUs", with_preemption(filling_shortest), 8, {"order": "server_filling_srpt"},
-                 POWERS, "end"),
-    ]  # fmt: skip
+def all_cases() -> list[Case]:
+    """Every case, those of one GPU class by class before those of eight."""
+    ranked = [
+        Case(f"{name}, {servers} GPUs", recursion, servers, words, classes, column)
+        for some in (BY_KEY[:2], BY_KEY[2:])
+        for servers in (1, 8)
+        for name, recursion, words, classes, column in some
+    ]
+    return [*_single_gpu(), *ranked, *GANGS]
 
 
 def _first_of_equals(placement: str, simulate: Simulator, seed: int, nodes: int = 8) -> Line:
@@ -328,7 +324,7 @@ def _first_of_equals(placement: str, simulate: Simulator, seed: int, nodes: int 
 
 def compare_schedules(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]:
     """Compare every schedule with its recursion."""
-    cases = [*_single_gpu(), *_ranked(), *_preemptive(), *_gangs()]
+    cases = all_cases()
     lines = []
     for k, case in enumerate(cases):
         lines.append(case.line(simulate, seed))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleetlab.gpu.sharing.modes import Share
+from fleetlab.gpu.stacks.formats.compose import MEMORY, PERCENT, PRIORITY
 from fleetlab.gpu.stacks.formats.format import (
     Document,
     Finding,
@@ -26,6 +27,7 @@ from fleetlab.gpu.stacks.formats.format import (
     pod_settings,
     pod_templates,
     roots,
+    texts,
     unread,
     whole,
 )
@@ -35,11 +37,6 @@ from fleetlab.gpu.stacks.yaml import dump
 API, PARAMETERS = "resource.k8s.io/v1", "resource.nvidia.com/v1beta1"
 DRIVER, CARDS, PARTS = "gpu.nvidia.com", "gpu.nvidia.com", "mig.nvidia.com"
 PROFILE = f"device.attributes['{DRIVER}'].profile == "
-PERCENT, MEMORY, PRIORITY = (
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
-    "CUDA_MPS_CLIENT_PRIORITY",
-)
 GATES = {"time-slicing": "TimeSlicingSettings", "mps": "MPSSupport"}
 
 
@@ -158,10 +155,8 @@ def read(documents: Sequence[Document]) -> Spec:
     if len(claims_read) != 1:
         unread(f"{len(claims_read)} claims", "a spec is for one claim")
     claim, devices = claims_read[0]
-    settings = pod_settings(documents)
-    name, namespace = dig(claim, "metadata", "name"), dig(claim, "metadata", "namespace")
-    settings |= {"name": name} if isinstance(name, str) else {}
-    settings |= {"namespace": namespace} if isinstance(namespace, str) else {}
+    about = mapped(claim.get("metadata"))
+    settings = pod_settings(documents) | texts(name=about.get("name"), namespace=about.get("namespace"))
     tenants = list(pod_templates(documents))
     count = sum(one.count * max(1, _takers(one)) for one in tenants)
     if dig(devices, "requests", 0, "exactly", "deviceClassName") == PARTS:

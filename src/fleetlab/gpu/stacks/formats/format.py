@@ -217,6 +217,11 @@ def listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def texts(**values: object) -> dict[str, str]:
+    """The values that are texts: what a file does not say is left to the defaults of a spec."""
+    return {key: value for key, value in values.items() if isinstance(value, str)}
+
+
 def mapped(value: object) -> dict[str, Any]:
     """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
@@ -318,17 +323,10 @@ def pod_templates(documents: Sequence[Document]) -> Iterator[PodTemplate]:
 def pod_settings(documents: Sequence[Document]) -> dict[str, Any]:
     """Name, namespace, image and node labels, as the first pod has them."""
     for one in pod_templates(documents):
-        values: dict[str, Any] = {}
-        name = dig(one.pod, "metadata", "name")
-        values |= {"name": _base(name)} if isinstance(name, str) else {}
-        values |= {"namespace": ns} if isinstance(ns := dig(one.pod, "metadata", "namespace"), str) else {}
-        values |= {"image": image} if isinstance(image := dig(one.containers, 0, "image"), str) else {}
+        about = mapped(dig(one.pod, "metadata"))
+        values = texts(name=about.get("name"), namespace=about.get("namespace"), image=dig(one.containers, 0, "image"))
+        if "name" in values:  # `shared-gpu` of `shared-gpu-3`
+            values["name"] = re.sub(r"(?<=.)-\d+\Z", "", values["name"])
         node = mapped(dig(one.pod, "spec", "nodeSelector"))
-        return values | {"node": tuple(sorted((str(k), str(v)) for k, v in node.items()))}
+        return {**values, "node": tuple(sorted((str(k), str(v)) for k, v in node.items()))}
     return {}
-
-
-def _base(name: str) -> str:
-    """`shared-gpu` of `shared-gpu-3`."""
-    head, _, tail = name.rpartition("-")
-    return head if head and tail.isdigit() else name

@@ -10,7 +10,7 @@ from typing import Any
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.gpu.sharing.modes import Share
 from fleetlab.gpu.stacks.formats import device_plugin, mig_parted
-from fleetlab.gpu.stacks.formats.format import Document, Finding, Node, mapped, roots, unread
+from fleetlab.gpu.stacks.formats.format import Document, Finding, Node, mapped, roots, texts, unread
 from fleetlab.gpu.stacks.spec import GpuModel, Spec
 from fleetlab.gpu.stacks.yaml import documents as yaml_documents
 from fleetlab.gpu.stacks.yaml import dump
@@ -91,11 +91,9 @@ def read(documents: Sequence[Document]) -> Spec:
     return replace(spec, **_settings(outside))
 
 
-def _settings(outside: Document, keep: str = "") -> dict[str, Any]:
+def _settings(outside: Document, keep: str = "") -> dict[str, str]:
     about = mapped(outside.get("metadata"))
-    name, namespace = keep or about.get("name"), about.get("namespace")
-    names = {"name": name} if isinstance(name, str) else {}
-    return names | ({"namespace": namespace} if isinstance(namespace, str) else {})
+    return texts(name=keep or about.get("name"), namespace=about.get("namespace"))
 
 
 # --- rules for ConfigMaps of the GPU operator, and for the files inside them -----------------------------------------

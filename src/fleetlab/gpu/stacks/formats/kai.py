@@ -21,6 +21,7 @@ from fleetlab.gpu.stacks.formats.format import (
     pod,
     pod_settings,
     pod_templates,
+    texts,
     unread,
     whole,
 )
@@ -101,9 +102,7 @@ def takes(one: PodTemplate) -> bool:
 def read(documents: Sequence[Document]) -> Spec:
     """Read the annotations of each pod."""
     tenants = [one for one in pod_templates(documents) if takes(one)]
-    settings = pod_settings(documents)
-    if isinstance(queue := tenants[0].labels.get(QUEUE), str):
-        settings |= {"queue": queue}
+    settings = pod_settings(documents) | texts(queue=tenants[0].labels.get(QUEUE))
     parts = [profile_of(key) for one in tenants for key in one.limits if key.startswith(MIG)]
     if parts:
         return Spec("mig", layout=by_size(parts), **settings)

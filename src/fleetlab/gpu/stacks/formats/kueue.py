@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.gpu.sharing.modes import Share
@@ -23,6 +22,7 @@ from fleetlab.gpu.stacks.formats.format import (
     listed,
     mapped,
     roots,
+    texts,
     unread,
     whole,
 )
@@ -161,13 +161,12 @@ def read(documents: Sequence[Document]) -> Spec:
     return Spec(mode, (Share(*(t if t is None else t // count for t in totals)),) * min(count, MOST + 1), **settings)
 
 
-def _settings(documents: Sequence[Document], queue: Document) -> dict[str, Any]:
-    names = {"name": name} if isinstance(name := dig(queue, "metadata", "name"), str) else {}
+def _settings(documents: Sequence[Document], queue: Document) -> dict[str, str]:
+    names = texts(name=dig(queue, "metadata", "name"))
     for one in documents:
         if one.get("kind") == "LocalQueue":
             about = mapped(one.get("metadata"))
-            names |= {"queue": about["name"]} if isinstance(about.get("name"), str) else {}
-            names |= {"namespace": about["namespace"]} if isinstance(about.get("namespace"), str) else {}
+            names |= texts(queue=about.get("name"), namespace=about.get("namespace"))
     return names
 
 

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 
 from fleetlab.gpu.sharing.modes import Share
 from fleetlab.gpu.stacks.formats import hami
-from fleetlab.gpu.stacks.formats.format import Document, PodTemplate, pod, pod_settings, pod_templates, unread, whole
+from fleetlab.gpu.stacks.formats.format import (
+    Document,
+    PodTemplate,
+    pod,
+    pod_settings,
+    pod_templates,
+    texts,
+    unread,
+    whole,
+)
 from fleetlab.gpu.stacks.spec import Spec
 from fleetlab.gpu.stacks.yaml import dump
 
@@ -51,9 +60,7 @@ def takes(one: PodTemplate) -> bool:
 def read(documents: Sequence[Document]) -> Spec:
     """Read the requests of each pod."""
     tenants = [one for one in pod_templates(documents) if takes(one)]
-    settings = pod_settings(documents)
-    if isinstance(queue := tenants[0].annotations.get(QUEUE), str):
-        settings |= {"queue": queue}
+    settings = pod_settings(documents) | texts(queue=tenants[0].annotations.get(QUEUE))
     if len(tenants) == 1 and MEMORY not in tenants[0].limits and whole(tenants[0].limits.get(CORES)) == 100:
         return Spec("exclusive", (Share(),), **settings)
     if any(one.annotations.get(MODE) == "mig" for one in tenants):
