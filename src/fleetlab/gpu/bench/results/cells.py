@@ -31,7 +31,7 @@ Value = TypeVar("Value")
 BASELINE = "time-slicing"  # alone in this mode a tenant has the whole GPU
 REQUIRED_KEYS = ("cell", "stage", "mode", "block", "status")
 MEASURED_KEYS = ("tenants", "gpu")  # of a successful cell
-TENANT_KEYS = ("seat", "unit", "rate")  # of a tenant in it
+TENANT_KEYS = ("seat", "rate")  # of a tenant in it
 PART_KEYS = {  # of what only some tenants have
     "llm": ("goals", "requests", "seconds", "refused", "itl", "running", "waiting_most", "kv_most", "kv_tokens"),
     "notebook": ("cells",),

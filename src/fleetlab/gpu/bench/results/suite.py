@@ -216,7 +216,7 @@ def _rows_alone(cells: Iterable[CellResult]) -> Iterable[dict[str, Any]]:
         yield {
             "stage": stage,
             "tenant": seat,
-            "unit": f"{ones[0]['unit']}/s",
+            "unit": f"{ones[0].get('unit', '?')}/s",
             "blocks": len(group),
             "rate": rate.value,
             "low": rate.low,
@@ -393,7 +393,7 @@ def _by_tenant(cells: Iterable[CellResult], alone: AloneRates) -> tuple[dict[Key
             if taken := _card_seconds(cell, one, alone):
                 key = (cell.stage, one.seat, neighbors(cell.seats, one.seat))
                 by[key].append(ItemCost(taken, _item_joules(cell, one, alone, taken)))
-                units[key] = one.about["unit"]
+                units[key] = one.about.get("unit", "?")
     return by, units
 
 
