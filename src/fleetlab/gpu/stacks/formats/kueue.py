@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
 from typing import Any
+
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.gpu.sharing.modes import Share
 from fleetlab.gpu.stacks.formats.device_plugin import MIG, profile_of, resource_of
