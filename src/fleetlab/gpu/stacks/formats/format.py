@@ -217,7 +217,7 @@ def listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def texts(**values: object) -> dict[str, str]:
+def texts(**values: object) -> dict[str, Any]:
     """The values that are texts: what a file does not say is left to the defaults of a spec."""
     return {key: value for key, value in values.items() if isinstance(value, str)}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.gpu.sharing.modes import Share
@@ -161,7 +162,7 @@ def read(documents: Sequence[Document]) -> Spec:
     return Spec(mode, (Share(*(t if t is None else t // count for t in totals)),) * min(count, MOST + 1), **settings)
 
 
-def _settings(documents: Sequence[Document], queue: Document) -> dict[str, str]:
+def _settings(documents: Sequence[Document], queue: Document) -> dict[str, Any]:
     names = texts(name=dig(queue, "metadata", "name"))
     for one in documents:
         if one.get("kind") == "LocalQueue":
