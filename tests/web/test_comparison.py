@@ -249,6 +249,7 @@ def test_why_they_differ_is_said_only_where_they_do():
     assert told["recorded"]["simulated"]["value"] == pytest.approx(told["recorded"]["recorded"]["value"], rel=0.05)
     assert told["recorded"]["why"] == ""
     assert told["scheduler"] == {"title": "Slurm as configured", "replaces": "", "settings": [], "notes": []}
+    assert (told["title"], told["base_title"]) == ("slurm", "slurm")
 
 
 def test_a_policy_in_the_place_of_the_scheduler_of_a_site_is_named(record_of):

@@ -1,8 +1,10 @@
 """The page as a new visitor meets it: the sample, four numbers, the timeline, and questions that fit its scheduler."""
 
+import asyncio
 import base64
 import io
 import json
+import re
 import zipfile
 from dataclasses import replace
 from importlib.resources import as_file, files
@@ -13,6 +15,8 @@ import pytest
 from fleetlab import Cluster, Provenance, Trace, Workload
 from fleetlab.core.files import unpack
 from fleetlab.core.schedulers import scheduler_of
+from fleetlab.web.backend import WhatIfBackend
+from fleetlab.web.link import Link
 
 from .tab import Tab, complaints, violations
 
@@ -86,6 +90,8 @@ def test_it_opens_on_the_sample_with_four_numbers_and_the_timeline_on_the_first_
     view, span = tab.ask("[window.fleetlab.pageTimeline.view.t, window.fleetlab.pageTimeline.runs[0].about.span]")
     assert view[1] < 0.9 * span  # the queue that only empties is out of sight
     assert complaints(tab.browser) == []
+    assert tab.ask("document.getElementById('pinned').hidden")  # nothing was changed: it would hide the timeline
+    assert len(re.findall(r"\d+", tab.text("headline"))) == 1
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -119,11 +125,33 @@ def test_a_line_of_slurm_conf_is_changed_compared_and_taken_back(tab):
     tab.until("window.fleetlab.pageTimeline.runs.length === 2")
     titles = tab.ask("[...document.querySelectorAll('.timeline-run')].map(p => p.innerText)")
     assert [title.split(":")[0] for title in titles] == ["Before", "After"]
+    swiped_is_before_on_the_left_and_after_on_the_right(tab)
     tab.open(tab.browser.current_url.partition("?")[2])
     assert LINE in tab.ask("document.getElementById('conf').value")
     tab.click("#conf-reset")
     tab.until("!location.search.includes('scheduler=')")
     assert complaints(tab.browser) == []
+
+
+def swiped_is_before_on_the_left_and_after_on_the_right(tab):
+    pick = """(([css, value, event]) => {
+      const e = document.querySelector(css);
+      e.value = value;
+      e.dispatchEvent(new Event(event));
+    })(arguments)"""
+    runs, divider = "#cluster-timeline select[aria-label=Runs]", "#cluster-timeline .timeline-swipe"
+    rasters = "window.fleetlab.pageTimeline.charts.filter(c => c.kind === 'raster')"
+    picture = f"(u => u.ctx.getImageData(0, 0, u.ctx.canvas.width, u.ctx.canvas.height).data.join())({rasters}[0].u)"
+    tab.ask(pick, runs, "swipe", "change")
+    assert tab.ask(f"{rasters}.length") == 1
+    pictures = []
+    for share in ("1", "0"):
+        frames = tab.ask("window.fleetlab.pageTimeline.frames")
+        tab.ask(pick, divider, share, "input")
+        tab.until("window.fleetlab.pageTimeline.frames > arguments[0] && !window.fleetlab.pageTimeline.missing", frames)
+        pictures.append(tab.ask(picture))
+    assert pictures[0] != pictures[1]
+    tab.ask(pick, runs, "both", "change")
 
 
 def test_the_controls_show_the_scheduler_that_is_simulated_and_nothing_replaces_it_silently(tab):
@@ -221,3 +249,19 @@ def test_quotas_of_queues_are_changed_in_a_table(tab, queued):
     assert queued.scheduler.with_quotas([replace(row, amounts={"limit": None})]).quotas() != queued.scheduler.quotas()
     tab.click("#quotas-reset")
     tab.until("!location.search.includes('scheduler=')")
+
+
+def test_a_page_without_a_folder_has_answered_the_first_question_before_it_is_asked():
+    async def answers():
+        backend = WhatIfBackend(root=None, workers=1, upload_bytes=1 << 20, limit=300.0)
+        await backend.open()
+        try:
+            begun = next(iter(backend.operations._operations.values()))
+            assert begun.task is not None
+            await begun.task
+            (trace, key, _), status = backend._pair(Link.of("")), begun.status
+            return status, backend.pool.cached(f"compare {backend.traces.locate(trace)[0]} {key}") is not None
+        finally:
+            await backend.close()
+
+    assert asyncio.run(answers()) == ("done", True)

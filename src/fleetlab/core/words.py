@@ -183,9 +183,9 @@ WORDS: dict[str, Word] = {
              f"Jobs of unknown runtime: {_listed(CENSORED)} (default: hold).",
              values.one_of("rule for censored jobs", CENSORED)),
         Word("min_coverage", "scenario", MIN_COVERAGE,
-             "Refuse to answer where less than this share of the GPU-hours in the log can be simulated; 0 answers "
-             f"all the same (default: {MIN_COVERAGE:g}).",
-             values.number("min_coverage", 0.0, 1.0, "min_coverage=0 answers all the same")),
+             "Refuse to answer where less than this share of the GPU-hours in the log can be simulated; 0 disables "
+             f"the check (default: {MIN_COVERAGE:g}).",
+             values.number("min_coverage", 0.0, 1.0, "min_coverage=0 disables the check")),
     )
 }  # fmt: skip
 POLICY = tuple(name for name, word in WORDS.items() if word.noun == "policy")

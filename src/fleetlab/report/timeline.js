@@ -220,6 +220,7 @@
       this.window = null;
       this.color = null;
       this.compared = "both";
+      this.divider = 0.5; // where the run before ends and the run after begins, as a share of the width
       this.frames = 0;
       this.#build();
       this.set(abouts, sources);
@@ -277,7 +278,7 @@
       this.choice = html("select");
       this.choice.setAttribute("aria-label", "Color by");
       this.choice.addEventListener("change", () => { this.color = this.choice.value; this.#recolor(); });
-      this.both = html("select", { hidden: true }, html("option", { value: "both" }, "both runs"), html("option", { value: "difference" }, "difference of allocation"));
+      this.both = html("select", { hidden: true }, html("option", { value: "both" }, "both runs"), html("option", { value: "swipe" }, "before | after: swipe"), html("option", { value: "difference" }, "difference of allocation"));
       this.both.setAttribute("aria-label", "Runs");
       this.both.addEventListener("change", () => { this.compared = this.both.value; this.#layout(); });
       this.toWindow = button("Select what is shown", "Use the time that is shown as the window of the other figures", () => this.select(...this.view.t.map((t) => t * this.runs[0].pace)));
@@ -298,7 +299,11 @@
       this.live = html("p", { className: "timeline-live" });
       this.live.setAttribute("role", "status");
       const help = html("p", { className: "timeline-help soft" }, "Drag to pan · Ctrl+scroll to zoom · Shift+drag to select. Works on the node names too.");
-      this.element.replaceChildren(tools, this.legend, this.plots, this.live, help);
+      this.swipe = html("input", { type: "range", className: "timeline-swipe", min: 0, max: 1, step: 0.005, value: this.divider, hidden: true });
+      this.swipe.setAttribute("aria-label", "Where the run before ends and the run after begins");
+      this.swipe.addEventListener("input", () => { this.divider = Number(this.swipe.value); this.draw(); });
+      Object.assign(this.swipe.style, { marginLeft: `${GUTTER}px`, width: `calc(100% - ${GUTTER + RIGHT}px)` });
+      this.element.replaceChildren(tools, this.legend, this.swipe, this.plots, this.live, help);
       this.#pointers();
       this.#keys();
     }
@@ -331,7 +336,9 @@
       }
       this.legend.replaceChildren(...entries);
     }
-    #differs() { return this.runs.length > 1 && this.compared === "difference" && this.runs[0].about.gpus === this.runs[1].about.gpus; }
+    #joins(how) { return this.runs.length > 1 && this.compared === how && this.runs[0].about.gpus === this.runs[1].about.gpus; }
+    #differs() { return this.#joins("difference"); }
+    #swipes() { return this.#joins("swipe"); }
 
     // --- charts ---
     #layout() {
@@ -341,12 +348,18 @@
       this.#colors();
       this.#legend();
       const differs = this.#differs();
+      const swipes = this.#swipes();
+      this.swipe.hidden = !swipes;
       const shown = differs ? [this.runs[0]] : [...this.runs].reverse(); // before, then after
-      const tall = Math.round(this.height / (shown.length > 1 ? 1.5 : 1));
+      const tall = Math.round(this.height / (shown.length > 1 && !swipes ? 1.5 : 1));
       this.charts = [];
+      if (swipes) {
+        this.plots.append(html("p", { className: "timeline-run" }, shown.map((run) => run.about.label).join(" | ")));
+        this.#raster(this.runs[0], tall, false);
+      }
       shown.forEach((run) => {
         if (shown.length > 1) this.plots.append(html("p", { className: "timeline-run" }, run.about.label || `run ${this.runs.indexOf(run) + 1}`));
-        this.#raster(run, tall, differs);
+        if (!swipes) this.#raster(run, tall, differs);
         if (!differs) this.#queue(run);
       });
       this.#arrivals(this.runs);
@@ -512,11 +525,18 @@
       if (!this.image || this.image.width !== wide || this.image.height !== tall) this.image = u.ctx.createImageData(wide, tall);
       const pixels = new Int32Array(this.image.data.buffer);
       pixels.fill(word(this.p.idle));
-      if (differs) this.#difference(pixels, wide, tall); else this.#compose(run, wide, tall, pixels);
+      const at = Math.round(this.divider * wide);
+      if (differs) this.#difference(pixels, wide, tall);
+      else if (this.#swipes()) {
+        this.#compose(this.runs[1], wide, tall, pixels, 0, 0, at);
+        this.#compose(this.runs[0], wide, tall, pixels, 0, at);
+        for (let y = 0; y < tall; y++) for (const x of [at - 1, at]) if (x >= 0 && x < wide) pixels[y * wide + x] = word(this.p.ink);
+      } else this.#compose(run, wide, tall, pixels);
       u.ctx.putImageData(this.image, left, top);
     }
-    // Find the cell of each pixel: columns once, rows once per line. With a `sign`, sum allocations instead of drawing colors.
-    #compose(run, wide, tall, pixels, sign = 0) {
+    // Find the cell of each pixel from one column to another: columns once, rows once per line. With a `sign`, sum
+    // allocations instead of drawing colors.
+    #compose(run, wide, tall, pixels, sign = 0, begin = 0, end = wide) {
       const { bins, rows, span } = run.about;
       const [level, zoom] = run.nearest(this.#level(run, tall), this.#zoomLevel(run, wide / (devicePixelRatio || 1)));
       const binAt = new Int32Array(wide);
@@ -526,7 +546,7 @@
         binAt[x] = t < 0 || t >= span ? -1 : Math.min(all - 1, Math.floor((t / span) * all));
       }
       const parts = []; // neighbors of one column
-      for (let x = 0; x < wide; x++) {
+      for (let x = begin; x < end; x++) {
         const column = binAt[x] < 0 ? -1 : Math.floor(binAt[x] / bins);
         if (!parts.length || parts[parts.length - 1].column !== column) parts.push({ column, from: x, to: x + 1 }); else parts[parts.length - 1].to = x + 1;
       }
@@ -644,7 +664,8 @@
         const y = (event.clientY - box.top) / box.height;
         const t = this.view.t[0] + x * (this.view.t[1] - this.view.t[0]);
         const g = this.view.g[0] + y * (this.view.g[1] - this.view.g[0]);
-        return { kind, run, x, y, t, gpu: g * run.about.gpus, box };
+        const under = kind === "raster" && this.#swipes() && x < this.divider ? this.runs[1] : run;
+        return { kind, run: under, x, y, t, gpu: g * run.about.gpus, box };
       }
       return null;
     }

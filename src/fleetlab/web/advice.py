@@ -60,7 +60,9 @@ def advise(scenario: Scenario, study: str, goal: str = GOAL, progress: Progress 
         result, rows = calibration, _calibrated(scenario, calibration.scenario)
     else:
         result = diagnose(scenario, workers=0, progress=progress)
-        rows = [_change(row, scenario) for row in result.frames["changes"].iter_rows(named=True)]
+        changes = result.frames["changes"].rows(named=True)
+        most = max((abs(row[MEAN[0]]) for row in changes if row[MEAN[0]] is not None), default=0.0)  # one unit for all
+        rows = [_change(row, scenario, most) for row in changes]
     covered = [result.coverage.line] if result.coverage is not None else []
     return {
         "study": study,
@@ -75,7 +77,7 @@ def _rank(row: AdviceRow) -> tuple[bool, int, float, float]:
     return row["verdict"] == NOT_DECIDED, row["tier"], row["cost"], row["effect"]["value"] or 0.0
 
 
-def _change(row: Mapping[str, Any], scenario: Scenario) -> AdviceRow:
+def _change(row: Mapping[str, Any], scenario: Scenario, most: float) -> AdviceRow:
     """Return a change of a diagnosis."""
     kind = row["change"].partition(":")[0]
     tier, cost = TIERS.get(kind, SETTING), row["added cost"] or 0.0
@@ -88,7 +90,7 @@ def _change(row: Mapping[str, Any], scenario: Scenario) -> AdviceRow:
     return {
         "action": row["action"],
         "verdict": row["verdict"] if helps else WORSE,
-        "effect": _effect(by, low, high),
+        "effect": _effect(by, low, high, most),
         "requires": row["requires"],
         "tier": tier,
         "cost": float(cost),
@@ -104,18 +106,13 @@ def _setting(scenario: Scenario, kind: str) -> Scenario:
     return scenario.replace(scheduler=SiteChange(line)) if line and scenario.policy.scheduler is None else scenario
 
 
-def _effect(by: float | None, low: float | None, high: float | None) -> Quantity:
+def _effect(by: float | None, low: float | None, high: float | None, most: float) -> Quantity:
+    """Return a change of the mean wait, in the unit of the largest."""
     if by is None:
         return {"value": None, "low": None, "high": None, "text": "–"}
-    has_limits = low is not None and high is not None
-    estimate = Estimate("", by, low if has_limits else by, high if has_limits else by, "s")  # type: ignore[arg-type]
-    value, interval = amount_and_interval(estimate, by)
-    return {
-        "value": by,
-        "low": low,
-        "high": high,
-        "text": f"{value} ({interval})" if has_limits and interval else value,
-    }
+    estimate = Estimate("", by, by if low is None else low, by if high is None else high, "s")
+    value, interval = amount_and_interval(estimate, most)
+    return {"value": by, "low": low, "high": high, "text": f"{value} ({interval})" if interval else value}
 
 
 def _needed(result: Result, goal: str) -> AdviceRow:
@@ -158,14 +155,10 @@ def _calibrated(given: Scenario, fitted: Scenario | None) -> list[AdviceRow]:
 # -- one job ---------------------------------------------------------------------------------------------------------
 
 
-LISTED = 20  # jobs that a search lists
-
-
 def explain_job(scenario: Scenario, job: str, *, what_if: bool = False, progress: Progress = silent) -> JobStory:
     """Explain the job that some words mean, or list the jobs; without words, those that waited longest."""
     scenario = scenario.replace(min_coverage=0.0)  # as all runs of the page
-    longest = 0 if job.strip() else LISTED
-    result = explain(scenario, job=job, longest=longest, what_if=what_if, progress=progress)
+    result = explain(scenario, job=job, what_if=what_if, progress=progress)
     covered = [result.coverage.line] if result.coverage is not None else []
     return {
         "job": job,

@@ -20,7 +20,7 @@ from fleetlab.web import messages
 from fleetlab.web.link import Link, words_query
 from fleetlab.web.operations import Operation, Operations, Pace
 from fleetlab.web.pool import Listener, WorkerPool
-from fleetlab.web.traces import TraceNames, builtin_jobs
+from fleetlab.web.traces import DEFAULT_TRACE, TraceNames, builtin_jobs
 from fleetlab.web.uploads import Upload, Uploads
 from fleetlab.web.worker import REFINE
 
@@ -47,6 +47,7 @@ class WhatIfBackend:
         self.pace = Pace()
         self._jobs: dict[str, int] = {}  # of traces that were opened
         self.workers, self.limit = workers, limit
+        self._begins = root is None  # whoever opens a page without traces of its own sees the sample
         self.pool: WorkerPool
         self.compiling: list[str] = []  # rules that are not compiled yet
         self._compiler: asyncio.Task[None] | None = None
@@ -56,6 +57,13 @@ class WhatIfBackend:
         self.pool = WorkerPool(self.workers, str(self.uploads.root))
         self.pool.start()
         self._compiler = asyncio.create_task(self._compile())
+        if self._begins:
+            self.start(Work("run", self._begin, trace=DEFAULT_TRACE), visitor="")
+
+    async def _begin(self, operation: Operation) -> messages.RunComparison:
+        """Answer what the page asks first, before somebody opens it."""
+        await self.open_trace(DEFAULT_TRACE, operation)
+        return await self.run(Link.of(""), operation)
 
     async def _compile(self) -> None:
         """Compile all rules in a process of its own, once the first of the others works: they compile the same."""

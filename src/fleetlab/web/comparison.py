@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Estimate, Prices, Provenance, SavedResult
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import between_text, plural
+from fleetlab.core.durations import between_text, brief, plural
 from fleetlab.core.result import Finding, amount_and_interval
 from fleetlab.sim.estimates import jain
 from fleetlab.sim.measures import ALLOCATION, FAIRNESS
@@ -84,8 +84,8 @@ def compare_runs(
     submitted = _submitted(link, after)
     return {
         "link": link.query(),
-        "title": link.now.title,
-        "base_title": link.base.title,
+        "title": now.facts["title"],
+        "base_title": base.facts["title"],
         "population": _population(submitted, before, after),
         "scope": OF_SCOPE["log"],
         "replicas": count,
@@ -101,12 +101,13 @@ def compare_runs(
         "seconds": 0.0,
         "cpu_seconds": 0.0,
         "recorded": _recorded(link, before, runs),
-        "html": _html(link, before, after) if drawn else "",
+        "html": _html(before, after) if drawn else "",
     }
 
 
-def _html(link: Link, base: RunNumbers, now: RunNumbers) -> str:
-    how = f"simulate · {now.run.facts['source']} · scenario: {link.now.title} · baseline: {link.base.title}"
+def _html(base: RunNumbers, now: RunNumbers) -> str:
+    scenario, baseline = now.run.facts["title"], base.run.facts["title"]
+    how = f"simulate · {now.run.facts['source']} · scenario: {scenario} · baseline: {baseline}"
     return str(comparison_html(base, now, how))
 
 
@@ -233,7 +234,7 @@ def _allocation(base: RunNumbers, now: RunNumbers) -> list[AllocationRow]:
 
 # --- text --------------------------------------------------------------------------------------------------------
 
-AS_BEFORE = ", as in the baseline"
+AS_BEFORE, OF_SCENARIO = ", as in the baseline", f" in {SCENARIO}."
 OTHER_SCHEDULE = (
     "Fewer nodes do not make jobs wait less: with them other jobs start first, and one schedule is not another. "
     "Take it as chance, or try another seed and load."
@@ -281,7 +282,7 @@ def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str], select
         sentence = f"of {selected}, {_inside(sentence)}"
         sentence = sentence if change_of(link) else f"{sentence[0].upper()}{sentence[1:]}"
     what = change_of(link)
-    return f"{what}: {_inside(sentence)}" if what else sentence.replace(AS_BEFORE, "")
+    return f"{what}: {_inside(sentence.replace(OF_SCENARIO, '.'))}" if what else sentence.replace(AS_BEFORE, "")
 
 
 def _inside(sentence: str) -> str:
@@ -360,7 +361,8 @@ def _finding(row: MetricRow, count: int) -> str:
     base, now, change = row["base"], row["now"], row["change"]
     name = row["metric"][0].upper() + row["metric"][1:]
     if not change["value"] and row["verdict"] == NO_DIFFERENCE:
-        return f"{name} is {now['text']}{AS_BEFORE}."
+        level = now["text"] if now["value"] is None or row["unit"] != "s" else brief(now["value"])
+        return f"{name} is {level}{AS_BEFORE}."
     if count == 1:
         return f"{name} is {now['text']} instead of {base['text']} in one run of the log."
     by, low, high = (math.nan if x is None else x for x in (change["value"], change["low"], change["high"]))

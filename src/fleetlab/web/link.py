@@ -23,6 +23,7 @@ VERSION = "1"
 MOST_PINNED = 8  # runs beside the baseline
 VIEWS = ("what-if", "advice", "job", "trace")
 OWN = ("v", "trace", "base", "keep", "submitted", "view", "job")
+LABELS = {"warm_up": "warm-up"}  # of words that are not written as they are spelled
 LONGEST_JOB = 200  # characters of the words that mean a job
 
 
@@ -128,15 +129,24 @@ def change_of(link: Link) -> str:
     'Nodes T4 +20, load 1.3'
     >>> change_of(Link.of('scheduler={"kind":"site","conf":"bf_interval=1"}'))
     'With bf_interval=1'
+    >>> change_of(Link.of("warm_up=none&preemption=true"))
+    'With preemption, no warm-up'
     """
     changes = changed_words(link.base, link.now)
-    parts = [f"{name} {value or 'by default'}" for name, value in changes.items() if name != "scheduler"]
+    parts = [_in_words(name, value) for name, value in changes.items() if name != "scheduler"]
     if "scheduler" in changes:
         option = link.now.policy.scheduler
         of_site = f"with {option.words}" if isinstance(option, SiteChange) else ""
         parts = [of_site or f"scheduler {changes['scheduler'] or 'by default'}", *parts]
     text = ", ".join(parts)
     return text[:1].upper() + text[1:]
+
+
+def _in_words(name: str, value: str) -> str:
+    """Return one word of a scenario and its value as people write them."""
+    label = LABELS.get(name, name.replace("_", " "))
+    said = {"": f"{label} by default", "none": f"no {label}", "true": f"with {label}", "false": f"without {label}"}
+    return said.get(value, f"{label} {value}")
 
 
 def changed_words(base: Scenario, now: Scenario) -> dict[str, str]:

@@ -398,6 +398,7 @@
   // One sentence, also in the title of the tab, and pinned where the controls hide the results.
   function headline(answer) {
     $("headline").textContent = $("pinned-headline").textContent = answer.headline;
+    $("pinned").hidden = same(state.now, state.base); // on a phone it would hide the timeline
     $("pinned-numbers").replaceChildren(...["mean wait", "P90 wait"].map((metric) => answer.rows.find((r) => r.metric === metric)).filter(Boolean).map((r) =>
       el("span", {}, `${r.metric} `, el("b", {}, r.now.text.split(" (")[0]), el("span", { className: "soft" }, ` (baseline ${r.base.text.split(" (")[0]})`))));
     titled();
@@ -533,9 +534,9 @@
       : state.base.scheduler ? [] : (site()?.changes ?? []).slice(0, 2).map((one) => ({ name: capital(one.title), about: `${capital(one.action)}.`, now: with_({ scheduler: one.scheduler }) }));
     return [
       ...own,
-      { name: `Add ${more} node${more > 1 ? "s" : ""}`, about: `${more} more: ${group.name}`, now: with_({ nodes: nodes(`+${more}`) }) },
+      { name: `Add ${more} node${more > 1 ? "s" : ""}`, about: `${more} more ${group.name} node${more > 1 ? "s" : ""}`, now: with_({ nodes: nodes(`+${more}`) }) },
       { name: "+30 % load", about: "The same jobs, arriving at 1.3 times the rate", now: with_({ load: String(Math.round(1300 * Number(state.base.load)) / 1000) }) },
-      { name: "Lose a rack", about: `${rack} nodes fewer: ${group.name}`, now: with_({ nodes: nodes(`-${rack}`) }) },
+      { name: "Lose a rack", about: `${rack} ${group.name} node${rack > 1 ? "s" : ""} fewer`, now: with_({ nodes: nodes(`-${rack}`) }) },
     ];
   }
   function makePresets() {
@@ -598,7 +599,7 @@
       changed();
       input.focus();
     });
-    const meaning = el("span", { className: "soft", id: `means-${o.name}` }, o.kind === "choice" ? "" : o.help);
+    const meaning = el("span", { className: "soft", id: `means-${o.name}` }, ...(o.kind === "choice" ? [] : prose(o.help)));
     const labels = { speed_classes: "Speed classes", warm_up: "Warm-up" };
     input.setAttribute("aria-describedby", meaning.id);
     return el("div", { className: "option", id: `row-${o.name}` }, el("label", { htmlFor: input.id }, labels[o.name] ?? capital(o.name).replaceAll("_", " ")), input, again, meaning);

@@ -64,6 +64,7 @@ def save(run: SimResult, folder: Path) -> None:
         getattr(holdings, name).write_ipc(new / f"{name}.ipc")
     gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
     facts = {
+        "title": scenario.title,  # of the scenario with its trace open: it names the scheduler of the site
         "types": holdings.types,
         "load": scenario.load,
         "span": float(scenario.workload.frame["submit"].max() or 0.0),  # type: ignore[arg-type]
