@@ -121,7 +121,7 @@ def test_a_job_that_fits_on_no_node_counts_as_waiting_for_ever():
     found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1", scope="log")
     assert found.summary()[0].value == 1
     assert set(found.tables()["curve"]["jobs that never run"]) == {10}
-    assert "the 200 jobs (10 jobs cannot run on this cluster and count as waiting forever)" in found.findings[0]
+    assert "the 200 jobs (10 jobs cannot run on this cluster and count as waiting forever)" in found.findings[-1]
 
 
 def test_a_job_that_fits_on_no_node_is_not_said_to_be_simulated():
@@ -288,7 +288,13 @@ def test_jobs_of_unknown_runtime_are_left_out_and_counted():
     jobs = work(submit=np.arange(400.0), runtime=runtime, gpu_milli=[1000] * 400)
     found = fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="p99 wait < 1", censored="drop", scope="log")
     said = "the 300 jobs that were replayed (of 400, 100 left out: runtime unknown)."
-    assert found.findings[0].endswith(f"Measured on {said}")
+    assert found.findings[-1] == f"Measured on {said}"
+
+
+def test_jobs_that_a_replica_does_not_draw_are_not_called_refused():
+    jobs = work(submit=np.arange(400.0) * 10, runtime=[1.0 + k % 7 for k in range(400)], gpu_milli=[1000] * 400)
+    found = fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="p90 wait < 60", replicas=5)
+    assert "quota" not in " ".join(found.findings)
 
 
 # -- words and mistakes ----------------------------------------------------------------------------------------------

@@ -1,9 +1,14 @@
 """The first screen: a real queue, its reasons, what would fix it, and what the real scheduler measured of that."""
 
+from dataclasses import replace
+
+import polars as pl
 import pytest
 
+from fleetlab.commands.demo import _next as next_steps
 from fleetlab.commands.demo import lines
 from fleetlab.core.data import open_trace
+from fleetlab.studies.demo import _fixes as fixes
 from fleetlab.studies.demo import demo
 
 
@@ -37,8 +42,23 @@ def test_numbers_rest_on_paired_replicas(sample):
 
 
 def test_the_screen_is_one_screen_with_bars_and_the_line_to_copy(sample):
-    text = list(lines(sample))
-    assert len(text) <= 34  # what to type next has six more
+    text = [*lines(sample), *next_steps("sample")]
+    assert len(text) <= 40
     assert max(map(len, text)) <= 100
     assert any(sample.fixes[0].line == line.strip() for line in text)
     assert any("real Slurm" in line for line in text)
+
+
+def test_the_commands_to_type_next_name_the_log_that_was_given():
+    text = list(next_steps("/data/our cluster/of a long name/sacct.txt"))
+    assert max(map(len, text)) <= 100
+    assert any(line.strip() == "fleetlab explain '/data/our cluster/of a long name/sacct.txt'" for line in text)
+
+
+def test_several_changes_at_once_are_no_fix_where_one_of_them_does_the_same(sample):
+    changes = sample.frames["changes"]
+    both, waits = pl.col("change").str.contains("+", literal=True), pl.col("mean wait")
+    same = changes.with_columns(
+        pl.when(both).then(changes.filter(~both)["mean wait"].min()).otherwise(waits).alias("mean wait")
+    )
+    assert all(len(fix.parts) == 1 for fix in fixes(replace(sample, frames=sample.frames | {"changes": same})))

@@ -1,6 +1,7 @@
 """Why one job waited: hand-worked schedules, searches, what would have started it sooner, and the command."""
 
 import json
+import re
 
 import polars as pl
 import pytest
@@ -35,7 +36,7 @@ def test_a_backfilled_job_passes_the_head_and_the_head_waits_for_gpus():
     assert held == {0: ("ran_before", pytest.approx(1 + 5 * 3 / 4 + 3)), 2: ("overtook", pytest.approx(5 / 4))}
     assert tables["overtakers"].select("job", "start", "how").rows() == [(2, 2.0, "behind it in the queue")]
     assert tables["placement"].select("from", "until", "GPUs").rows() == [(10.0, 16.0, "0-3")]
-    assert "1 job that came later started before it" in " ".join(told.findings)
+    assert told.timeline.counts["overtakers"] == told.timeline.counts["backfilled"] == 1
 
 
 def test_without_backfill_the_third_waits_behind_the_head():
@@ -44,14 +45,14 @@ def test_without_backfill_the_third_waits_behind_the_head():
         (2.0, 10.0, "head_of_line"), (10.0, 16.0, "gpu"),
     ]  # fmt: skip
     assert "overtakers" not in told.tables()
-    assert "No job that came later started before it" in " ".join(told.findings)
+    assert told.timeline.counts["overtakers"] == 0
 
 
 def test_who_was_at_the_head_of_the_queue_while_a_job_fitted_is_named_with_its_time():
     told = fleetlab.explain(three_jobs(), FOUR, job=2, backfill="none")
     # From 2 to 10 C would fit beside A, but B is first and does not; once B runs, C lacks a GPU and nobody is first.
     assert told.tables()["heads"].select("job", "wait", "from", "until").rows() == [(1, 8.0, 2.0, 10.0)]
-    assert "at the head of the queue was #1 (bob), 4 GPUs, for 8 s" in " ".join(told.findings)
+    assert any("#1 (bob)" in line and "8 s" in line for line in told.findings)
 
 
 def test_heads_of_the_queue_follow_each_other_and_sum_to_the_time_behind_them():
@@ -131,7 +132,8 @@ def test_another_type_and_half_the_instances_are_tried_and_only_this_job_changes
         "any GPU type": 5.0, "GPU type B": 5.0, "1 instance instead of 2": 20.0, "0.5 GPUs each instead of 1": 20.0,
     }  # fmt: skip
     assert tried["wait change"].is_sorted()
-    assert "any GPU type: 15 s sooner" in told.findings[-1]
+    assert tried.row(0, named=True)["wait change"] == -15.0
+    assert "15 s sooner with any GPU type" in told.findings[-1]
 
 
 def test_a_job_that_another_request_cannot_run_says_so():
@@ -173,7 +175,7 @@ def test_what_the_log_recorded_stands_beside_it():
     told = fleetlab.explain(jobs, FOUR, job=1)
     assert told.timeline.wait == 4.0
     assert told.to_json()["job"]["recorded"] == {"start": 7.0, "end": 12.0, "wait": 6.0}
-    assert "The log recorded a wait of 6 s for it" in " ".join(told.findings)
+    assert any("6 s" in line for line in told.findings)
 
 
 def test_a_queue_with_quota_left_and_a_shorter_estimate_are_tried():
@@ -267,7 +269,6 @@ def test_a_user_lists_the_jobs_with_their_waits_the_longest_first():
         ("bobb", "no job is called that: `bobb`", "near to it are bob"),
         ("99", "no job is called that: `99`", "#0 to #2"),
         ("group=x", "no job has the group: `x`", "names no group"),
-        ("", "which job?", "longest=10"),
     ],
 )
 def test_a_search_without_a_match_names_what_is_near(job, error, hint):
@@ -309,4 +310,25 @@ def test_the_command_writes_a_page_and_refuses_what_it_does_not_know(command, tm
     done = command("explain", "builtin:200", "job-xyz")
     assert done.returncode == 2
     assert done.stderr.startswith("error: no job is called that: `job-xyz`\n\nhint: near to it are job-")
-    assert command("explain", "builtin:200").returncode == 2
+
+
+def test_without_a_job_the_longest_waits_are_listed_on_one_screen(command):
+    done = command("explain", "builtin:200", "--load", "6")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert (len(lines) <= 40, max(map(len, lines)) <= 100) == (True, True)
+    result = fleetlab.explain("builtin:200", load=6)
+    assert result.frames["jobs"].height == 20
+    assert all(name in done.stdout for name in result.frames["jobs"]["name"])
+
+
+def test_each_sentence_of_a_story_has_two_numbers_at_most():
+    longest = fleetlab.explain("builtin:200", load=6).frames["jobs"]["name"][0]
+    told = fleetlab.explain("builtin:200", load=6, job=longest)
+    names = re.compile(
+        r"\(.*?\)|(job|user|node)-\d+|[\d-]{10} [\d:]{8}"
+    )  # of jobs, users and nodes, and dates: no amounts
+    sentences = [
+        part for line in told.findings[1:] for part in names.sub("", line).split(". ")
+    ]  # the first is a request
+    assert max(len(re.findall(r"\d[\d.,]*", part)) for part in sentences) <= 2

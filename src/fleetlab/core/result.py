@@ -452,7 +452,7 @@ class SavedResult(FieldsResult):
         >>> SavedResult.load("nowhere.json")
         Traceback (most recent call last):
         fleetlab.core.errors.WorkloadError: not a saved result: nowhere.json: No such file or directory
-        hint: `--json` after a command prints one: fleetlab … --json > result.json
+        hint: `fleetlab diagnose sample --json > result.json` writes one
 
         """
         wrong = (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError)
@@ -463,7 +463,7 @@ class SavedResult(FieldsResult):
         except wrong as e:
             no_json = f"not JSON, in line {e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
             msg = f"not a saved result: {path}: {no_json or (isinstance(e, OSError) and e.strerror) or e}"
-            hint = "`--json` after a command prints one: fleetlab … --json > result.json"
+            hint = "`fleetlab diagnose sample --json > result.json` writes one"
             raise WorkloadError(msg, hint=hint) from None
 
 

@@ -114,7 +114,7 @@ def report(
     named = by_label(results)
     if not named:
         msg = "no result to report on"
-        raise FleetlabError(msg, hint="`--json` after a command prints one: fleetlab … --json > result.json")
+        raise FleetlabError(msg, hint="`fleetlab diagnose sample --json > result.json` writes one")
     if wrong := [r for r in named.values() if not hasattr(r, "tables")]:
         msg = f"not a result: `{clean(wrong[0], 80)}`"
         raise FleetlabError(msg, hint="a result is what a verb returns, or `SavedResult.load` of its --json")

@@ -13,7 +13,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Scenario, Trace, TraceError, Words, WorkloadError
 from fleetlab.core.coverage import Coverage
-from fleetlab.core.durations import duration, plural
+from fleetlab.core.durations import beside_the_log, plural
 from fleetlab.core.job_classes import gpu_request, partitions, queue
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
@@ -190,7 +190,7 @@ def audit(
     coverage = Coverage.of(scenario.run_times, refused)
     return Audit(
         provenance,
-        (*_findings(frames), *_of_accounts(scenario, agreement)),
+        (*_findings(frames, synthetic=scenario.trace.workload.synthetic), *_of_accounts(scenario, agreement)),
         _estimates(frames),
         frames,
         notes=notes,
@@ -213,15 +213,16 @@ def _estimates(frames: Mapping[str, pl.DataFrame]) -> tuple[Estimate, ...]:
     return tuple(estimates)
 
 
-def _findings(frames: Mapping[str, pl.DataFrame]) -> tuple[str, ...]:
+def _findings(frames: Mapping[str, pl.DataFrame], *, synthetic: bool) -> tuple[str, ...]:
+    """Return whether the schedule is feasible, and the waits of a log whose jobs somebody waited for."""
     count, checks = frames["violations"].height, frames["checks"]
     done = checks.filter(pl.col("examined") > 0).height
     findings = [f"The recorded schedule has {count:,} violations in {done} checks." if count else
                 f"The recorded schedule is feasible: no violation in {done} checks."]  # fmt: skip
     findings += [
-        f"The mean wait is {duration(row['recorded wait'])} as recorded and {duration(row['simulated wait'])} as "
-        f"simulated, of the {row['jobs']:,} jobs that have both."
+        beside_the_log(row["recorded wait"], row["simulated wait"])
         for row in frames["waits"].filter(pl.col("class") == ALL).iter_rows(named=True)
+        if not synthetic
     ]
     return tuple(findings)
 

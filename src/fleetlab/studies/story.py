@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fleetlab.core.durations import brief, plural
+from fleetlab.core.durations import beside_the_log, brief, plural
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import Result
 from fleetlab.describe import describe
@@ -67,5 +67,5 @@ def _checks(demo: Demo) -> tuple[str, ...]:
         first = brief(demo.fixes[0].mean_wait)
         checks.append(f"The real Slurm with this line measured {brief(demo.measured)}; the simulation says {first}.")
     if demo.recorded is not None:
-        checks.append(f"As it ran, the log recorded {brief(demo.recorded)}; simulated, {brief(demo.mean_wait)}.")
+        checks.append(beside_the_log(demo.recorded, demo.mean_wait))
     return tuple(checks)

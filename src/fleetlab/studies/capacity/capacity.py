@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Scenario, Words, WorkloadError, resample
-from fleetlab.core.catalog.reasons import ABOVE_QUOTA, UNKNOWN_RUNTIME
 from fleetlab.core.coverage import MUCH, Coverage, require
 from fleetlab.core.durations import duration, number, plural
 from fleetlab.core.progress import Progress, silent
@@ -27,7 +26,7 @@ from fleetlab.studies.capacity import sizes
 from fleetlab.studies.capacity.sizes import ServiceGoal
 from fleetlab.studies.replicas import ENOUGH, FIXED, LEAST, LOOKS, SPENT, Plan, Replication
 from fleetlab.studies.runner import Call, Workers, process_count, run_calls
-from fleetlab.studies.sentences import left_out
+from fleetlab.studies.sentences import CANNOT_RUN, left_out, percent
 
 # -- the curve of simulated sizes --------------------------------------------------------------------------------------
 
@@ -272,9 +271,10 @@ class _CapacitySearch:
         )
         table = pl.DataFrame(self._rows(curve, shares, done)).with_columns(pl.col("low", "high").fill_nan(None))
         refused = world_of(self.scenario.replace(cluster=self._cluster(at), nodes="")).refused
+        measured = f"Measured on {self._population(curve, at, refused)}."
         return Capacity(
             self.scenario.provenance("capacity", self._settings(done)),
-            (self._finding(kind, curve, at, shares, done),), estimates,
+            (*self._findings(kind, curve, at, shares, done), measured), estimates,
             {"curve": table, "nodes": self._kinds(at)}, notes=self._notes(curve, done),
             coverage=Coverage.of(self.scenario.run_times, refused),
         )  # fmt: skip
@@ -319,29 +319,32 @@ class _CapacitySearch:
             rows.append(row | {"jobs that never run": max(run.never for run in runs)})
         return rows
 
-    def _finding(self, kind: str, curve: SizeCurve, at: int, shares: Mapping[int, float], done: Replication) -> str:
-        """Return the answer, how sure it is, and the jobs that it is measured on."""
-        count, limit = curve.runs[at][0].nodes, self._show(self.goal.limit)
+    def _findings(
+        self, kind: str, curve: SizeCurve, at: int, shares: Mapping[int, float], done: Replication
+    ) -> list[str]:
+        """Return the answer, and how sure it is."""
         now = sizes.node_count(self.scenario.cluster, self.pool)
-        keep = f"{count:,} {kind} keep the {self.goal} below {limit}"
+        today = "as many as there are now" if now == at else f"there are {now:,} now"
+        nodes = f"{curve.runs[at][0].nodes:,} {kind} keep the {self.goal} below {self._show(self.goal.limit)}"
         if done.count == 1:
-            said = f"{keep} in one run of {done.scope}"
-        else:
-            said = f"{keep} in {100 * shares[at]:.0f} % of {done.count} replicas of {done.scope}"
-        today = f"; the {now:,} there are now do in {100 * shares[now]:.0f} %" if now in shares and now != at else ""
-        return f"{said}{today}. Measured on {self._population(curve, at)}."
+            return [f"{nodes}, in one run of {done.scope}; {today}."]
+        sure = f"They do in {percent(shares[at])} of {done.count} replicas of {done.scope}."
+        others = f"Those there are now do in {percent(shares.get(now, 0.0))}."
+        return [f"{nodes}; {today}.", sure, *([others] if now in shares and now != at else [])]
 
-    def _population(self, curve: SizeCurve, at: int) -> str:
+    def _population(self, curve: SizeCurve, at: int, refused: pl.DataFrame) -> str:
         """Return which jobs the goal is measured on, on average over the replicas."""
         frame = self.scenario.workload.frame.filter(~pl.col("initial"))
         measured = frame.filter(sizes.measured_jobs(frame, self.scenario.cluster, self.pool))
         runs = curve.runs[at]
         jobs, never = (round(sum(count) / len(runs)) for count in ([r.jobs for r in runs], [r.never for r in runs]))
-        reasons = {UNKNOWN_RUNTIME: measured["runtime"].null_count()}
         others = []
-        if self.growth == 1:
-            reasons[ABOVE_QUOTA] = max(0, measured.height - reasons[UNKNOWN_RUNTIME] - jobs)
-            others = [f"of {measured.height:,}", *left_out(reasons)] if jobs < measured.height else []
+        if self.growth == 1 and jobs < measured.height:
+            why = refused.filter(pl.col("job").is_in(measured["job"].implode()) & ~pl.col("reason").is_in(CANNOT_RUN))
+            others = [
+                f"of {measured.height:,}",
+                *left_out(dict(why.group_by("reason").len().sort("reason").iter_rows())),
+            ]
         others += [f"{plural(never, 'job')} cannot run on this cluster and count as waiting forever"] if never else []
         allowed = f" that may run on {self.pool}" if self.pool else ""
         replayed = "" if never else " that were replayed"

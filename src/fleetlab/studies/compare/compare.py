@@ -285,14 +285,10 @@ def _for_whom(rows: pl.DataFrame, classes: pl.DataFrame, scenarios: Mapping[str,
     base = _title(rows["policy"][0], scenarios)
     name = rows[1:].sort("mean wait", maintain_order=True)["policy"][0]
     best, own = _title(name, scenarios), classes.filter(pl.col("policy") == name).rows(named=True)
-    gain, loss = (", ".join(_class(row) for row in own if row["verdict"] == side) for side in (BETTER, WORSE))
+    gain, loss = (", ".join(row["class"] for row in own if row["verdict"] == side) for side in (BETTER, WORSE))
     if not gain and not loss:
         none = "No class of jobs by GPU request or runtime is known to wait longer or shorter"
         return f"{none} under {best} than under {base}."
-    cost = f"at the cost of jobs of {loss}" if loss else "and no class of jobs is known to wait longer"
-    return f"{best} is better than {base} for {f'jobs of {gain}' if gain else 'no class of jobs'}, {cost}."
-
-
-def _class(row: Mapping[str, Any]) -> str:
-    change = row["mean wait change"]
-    return f"{row['class']} ({row['jobs']:,} jobs, mean wait {'+' if change > 0 else ''}{duration(change)})"
+    shorter = f"Jobs of {gain} wait less" if gain else "No class of jobs is known to wait less"
+    longer = f"Jobs of {loss} wait longer" if loss else "No class of jobs is known to wait longer"
+    return f"{shorter} under {best} than under {base}. {longer}."

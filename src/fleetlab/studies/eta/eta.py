@@ -10,7 +10,7 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.censoring import Floats
-from fleetlab.core.durations import duration, plural
+from fleetlab.core.durations import brief, duration, plural
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
@@ -21,6 +21,7 @@ from fleetlab.studies.eta.question import Question, history_of, question_of
 from fleetlab.studies.eta.replay import LEVELS, Replays, quantiles, replay
 from fleetlab.studies.eta.run_times import RunTimes
 from fleetlab.studies.eta.snapshot import LOG, ReplaySetup, estimate_note
+from fleetlab.studies.sentences import percent
 
 WITHIN = {"10 min": 600.0, "1 h": 3600.0, "4 h": 14_400.0, "24 h": 86_400.0}
 REPLAYS, CALIBRATING = 200, 60  # replays of an answer, and earlier forecasts
@@ -164,7 +165,11 @@ def _result(
     else:
         frames["queue"] = _queue(question, replays, corrected)
         estimates = [Estimate.exact("jobs that wait", len(replays.rows))]
-        sentences = [f"{plural(len(replays.rows), 'job')} wait at {question.clock(question.at)}."]
+        verb = "waits" if len(replays.rows) == 1 else "wait"
+        sentences = [f"{plural(len(replays.rows), 'job')} {verb} at {question.clock(question.at)}."]
+        if frames["queue"].height > 1:
+            half = float(np.quantile(frames["queue"]["median, s"].to_numpy(), 0.5, method="lower"))
+            sentences.append(f"Half of them will probably start within {_text(half)}.")
     if scenario.trace.workload.synthetic:
         sentences = ["The jobs are synthetic.", *sentences]
     if record is not None:
@@ -188,9 +193,11 @@ def _record_estimates(record: TrackRecord) -> list[Estimate]:
 
 
 def _record_sentence(record: TrackRecord) -> str:
-    held = " and ".join(f"{name} intervals held for {100 * s.value:.0f} %" for name, s in record.coverage.items())
-    error = duration(record.error)
-    return f"Of the last {record.forecasts} answers on this log, {held}. Half of the medians were within {error}."
+    name, share = next(iter(record.coverage.items()))
+    return (
+        f"Of the last {record.forecasts} answers on this log, half were right within {brief(record.error)}. "
+        f"The {name} intervals held for {percent(share.value)}."
+    )
 
 
 def _start(answer: Floats, question: Question) -> pl.DataFrame:
@@ -237,22 +244,22 @@ def _estimates(answer: Floats, seconds: Floats) -> list[Estimate]:
 
 
 def _sentences(question: Question, answer: Floats, replays: int, reasons: pl.DataFrame) -> list[str]:
-    low, p10, median, p90, high = (float(x) for x in answer)
+    _, p10, median, p90, high = (float(x) for x in answer)
     what = f"{question.title} at {question.clock(question.at)}"
     if high == 0:
         return [f"{what}: it starts at once in all {replays} replays."]
     sentences = [
-        f"{what}: it starts in {_text(median)} (median); 80 %: {_text(p10)} to {_text(p90)}, "
-        f"95 %: {_text(low)} to {_text(high)}."
+        f"{what}: it probably starts in about {_text(median)}.",
+        f"Four times in five it starts in {_text(p10)} to {_text(p90)}.",
     ]
     if reasons.height:
         main = reasons.row(0, named=True)
-        sentences.append(f"It waits for {main['reason']} ({main['share, %']:.0f} % of the wait): {main['meaning']}.")
+        sentences.append(f"{main['share, %']:.0f} % of its wait is for `{main['reason']}`: {main['meaning']}.")
     return sentences
 
 
 def _text(seconds: float) -> str:
-    return duration(seconds) if np.isfinite(seconds) else "later than was played"
+    return brief(seconds) if np.isfinite(seconds) else "more time than was simulated"
 
 
 def _queue(question: Question, replays: Replays, corrected: Correction) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from shlex import quote
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -300,13 +301,14 @@ def _title(scenario: Scenario, history: History, row: int) -> str:
 def _row(scenario: Scenario, history: History, job: str | int) -> int:
     """Return the row of a job, by what `explain` takes too: the log's own id, a number, or what means one job only."""
     jobs = find_jobs(scenario, str(job), names_of(scenario))
+    explain = f"`fleetlab explain {quote(scenario.data.name or 'TRACE')} {quote(str(job))}`"
     if len(jobs) > 1:
         msg = f"{len(jobs):,} jobs are meant, and a start is predicted of one: `{clip(str(job))}`"
-        raise WorkloadError(msg, hint=f"`fleetlab explain TRACE {job}` lists them with their ids")
+        raise WorkloadError(msg, hint=f"{explain} lists them with their ids")
     rows = np.flatnonzero(history.frame["job"].to_numpy() == jobs[0])
     if not len(rows):
         msg = f"the job is left out of the simulation: `{clip(str(job))}`"
-        raise WorkloadError(msg, hint=f"`fleetlab explain TRACE {job}` says why")
+        raise WorkloadError(msg, hint=f"{explain} says why")
     return int(rows[0])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Unpack
 
 import polars as pl
@@ -98,11 +99,8 @@ def explain(
 
     """
     scenario = Scenario.of(source, cluster, **words).open(progress)
-    if longest < 0 or (not longest and not str(job).strip()):
-        msg = f"which job? {f'not {longest} of them' if longest < 0 else 'none is named'}"
-        raise WorkloadError(
-            msg, hint="the log's own id, a number, user=… or group=…; or longest=10 for the longest waits"
-        )
+    if longest < 0:
+        raise WorkloadError(f"the longest waits are 1 or more: {longest}", hint="longest=10")
     names = names_of(scenario)
     jobs = find_jobs(scenario, str(job), names) if str(job).strip() else None
     progress("simulating the scenario", 0, 0.0)
@@ -155,7 +153,7 @@ def _explanation(simulation: JobSimulation, *, what_if: bool, progress: Progress
     refused = result.refused.filter(pl.col("job") == job)
     if refused.height:
         msg = f"job {called} is left out of the simulation: {refused['reason'][0]}"
-        raise WorkloadError(msg, hint="`fleetlab explain TRACE --longest 10` lists jobs that wait")
+        raise WorkloadError(msg, hint=f"`fleetlab explain {quote(scenario.data.name or 'TRACE')}` lists jobs that wait")
     timeline = timeline_of(result, job, scenario.workload, names)
     others = _starts_under_others(scenario, timeline, progress) if what_if and timeline.wait > 0 else None
     timeline = timeline.counted_from(simulation.jobs_before, simulation.begin)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +11,7 @@ from fleetlab.core import Figure, Scenario
 from fleetlab.core.catalog import HOLDERS, REASONS
 from fleetlab.core.durations import duration, plural, readable_unit
 from fleetlab.studies.explain.job import AHEAD, BACKFILLED, JobTimeline, clock_time, request_text
+from fleetlab.studies.sentences import percent
 
 # -- sentences ---------------------------------------------------------------------------------------------------------
 
@@ -50,66 +50,48 @@ def _identity(timeline: JobTimeline, scenario: Scenario) -> str:
 def _wait_and_reasons(timeline: JobTimeline) -> str:
     if timeline.wait == 0:
         return "It did not wait: it started at once."
-    end = "and has not started when the simulation stops" if timeline.start is None else "in the simulation"
-    sums = (
-        timeline.segments.group_by("reason").agg(pl.col("wait").sum()).sort("wait", "reason", descending=[True, False])
-    )
-    why = [
-        f"{duration(seconds)} ({100 * seconds / timeline.wait:.0f} %) {reason}: {REASONS[reason].meaning}"
-        for reason, seconds in sums.iter_rows() if seconds >= SHARE * timeline.wait
-    ]  # fmt: skip
-    return f"It waited {duration(timeline.wait)} {end}: {'; '.join(why)}."
+    sums = timeline.segments.group_by("reason").agg(pl.col("wait").sum())
+    reason, seconds = sums.sort("wait", "reason", descending=[True, False]).row(0)
+    when = "when the simulation stops" if timeline.start is None else "in the simulation"
+    share = "all" if (shown := percent(seconds / timeline.wait)) == "100 %" else shown
+    return f"It waits {duration(timeline.wait)} {when}, {share} of that for `{reason}`: {REASONS[reason].meaning}."
 
 
 def _recorded_wait(timeline: JobTimeline, scenario: Scenario) -> str:
     wait = timeline.recorded_wait
-    if wait is None:
+    if wait is None or scenario.trace.workload.synthetic:  # nobody waited for the jobs of a synthetic log
         return ""
-    log = "The synthetic log has" if scenario.trace.workload.synthetic else "The log recorded"
-    return f"{log} a wait of {duration(wait)} for it, started {clock_time(timeline.row['start'], scenario.workload)}."
+    return f"The log recorded a wait of {duration(wait)}."
 
 
 def _holders_text(timeline: JobTimeline) -> str:
-    shares = {name: timeline.counts[name] for name in HOLDERS.names[:3]}
-    total = sum(shares.values())
-    if total <= 0:
+    name = max(HOLDERS.names[:3], key=lambda name: timeline.counts[name])
+    seconds = timeline.counts[name]
+    if seconds < SHARE * timeline.wait or seconds <= 0:
         return ""
-    parts = [
-        f"{100 * seconds / timeline.wait:.0f} % by {HOLDERS[name].meaning}"
-        for name, seconds in shares.items() if seconds >= SHARE * timeline.wait
-    ]  # fmt: skip
-    most = [
-        f"{job_name(row['job'], row['name'], row['user'])} {duration(row['wait'])}"
-        for row in timeline.holders.head(NAMED).iter_rows(named=True)
-    ]
-    return f"What it lacked was held, of its wait, {', '.join(parts)}; the most by {', '.join(most)}."
+    most = timeline.holders.row(0, named=True)
+    whose, longest = job_name(most["job"], most["name"], most["user"]), duration(most["wait"])
+    behind = f"{percent(seconds / timeline.wait)} of the wait is behind {HOLDERS[name].meaning}."
+    return f"{behind} Longest: {whose}, {longest}."
 
 
 def _heads_text(timeline: JobTimeline) -> str:
     """Say who was first in the queue while it fitted, and did not start."""
     if not timeline.heads.height:
         return ""
-    count, total = int(timeline.counts["heads"]), timeline.counts["behind heads"]
-    most = [
-        f"{job_name(row['job'], row['name'], row['user'])}, {plural(row['GPUs'], 'GPU')}, for {duration(row['wait'])}"
-        for row in timeline.heads.head(NAMED).iter_rows(named=True)
-    ]
-    others = f" and {count - NAMED:,} others" if count > NAMED else ""
-    first = f"at the head of the queue {'was' if count == 1 else 'were'} {'; '.join(most)}{others}"
-    return f"While it fitted but had to wait ({duration(total)} in all), {first}."
+    first = timeline.heads.row(0, named=True)
+    whose = f"{job_name(first['job'], first['name'], first['user'])}, {plural(first['GPUs'], 'GPU')}"
+    fits = duration(timeline.counts["behind heads"])
+    return f"It fits for {fits} of that, but stays behind the head of the queue. Longest behind {whose}."
 
 
 def _overtakers_text(timeline: JobTimeline) -> str:
     count, behind = int(timeline.counts["overtakers"]), int(timeline.counts["backfilled"])
     if not count:
         return "" if timeline.wait == 0 else "No job that came later started before it on nodes that it could use."
-    first = timeline.overtakers.row(0, named=True)
-    ranked = ", all of them ahead of it by the order" if first["how"] == AHEAD else ""
-    backfilled = f", {behind:,} of them {BACKFILLED} (backfilled)" if behind else ranked
-    largest = f"the largest is {job_name(first['job'], first['name'], first['user'])}, {plural(first['GPUs'], 'GPU')}"
-    return (
-        f"{plural(count, 'job')} that came later started before it on nodes that it could use{backfilled}; {largest}."
-    )
+    ranked = f", all of them {AHEAD}" if timeline.overtakers["how"][0] == AHEAD else ""
+    how = f", {'all' if behind == count else f'{behind:,}'} of them {BACKFILLED} (backfilled)" if behind else ranked
+    return f"{plural(count, 'job')} that came later started before it on nodes that it could use{how}."
 
 
 def _priority_text(timeline: JobTimeline, scenario: Scenario) -> str:
@@ -121,9 +103,7 @@ def _priority_text(timeline: JobTimeline, scenario: Scenario) -> str:
     if not own or not passed.height:
         return text
     theirs = passed.select("job").join(scenario.workload.frame.select("job", "priority"), on="job")["priority"]
-    higher = int((theirs > own).sum())
-    listed = plural(passed.height, "listed job")
-    return f"{text} Of {listed} that came later and started first, {higher:,} had a priority above its {own:,}."
+    return f"{text} {int((theirs > own).sum()):,} of the {passed.height:,} listed that passed it had a higher priority."
 
 
 def _ran(timeline: JobTimeline, scenario: Scenario) -> str:
@@ -131,12 +111,12 @@ def _ran(timeline: JobTimeline, scenario: Scenario) -> str:
         return ""
     last = timeline.runs.filter(pl.col("from") == timeline.runs["from"].max())
     nodes, simulated = last["node"].to_list(), timeline.simulated
-    where = f"{plural(len(nodes), 'node')}, {_first(nodes)}"
+    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes, {_first(nodes)}"
     gpus = f" (GPU {last['GPUs'][0]})" if len(nodes) == 1 and last["GPUs"][0] else ""
     often = simulated["preemptions"] + simulated["failures"]
     again = f"; it was stopped {plural(often, 'time')}, {simulated['preemptions']} by preemption" if often else ""
     ended = "still ran when the simulation stopped" if simulated["end"] is None else f"ended after {_ran_for(timeline)}"
-    return f"It started {clock_time(timeline.start, scenario.workload)} on {where}{gpus}{again} and {ended}."
+    return f"It started {clock_time(timeline.start, scenario.workload)} on {where}{gpus}{again}. It {ended}."
 
 
 def _ran_for(timeline: JobTimeline) -> str:
@@ -167,10 +147,9 @@ def _sooner(others: pl.DataFrame | None, timeline: JobTimeline) -> str:
     if not others.height:
         return "No other request could have changed that: its type, size, partition and limit leave no choice."
     if not helps.height:
-        return f"None of {plural(others.height, 'other request')} would have started it sooner."
-    best: list[dict[str, Any]] = helps.head(NAMED).to_dicts()
-    texts = [f"{row['change']}: {duration(-row['wait change'])} sooner" for row in best]
-    return f"It would have started sooner with {'; '.join(texts)}."
+        return f"None of {plural(others.height, 'other request')} starts it sooner."
+    best = helps.row(0, named=True)
+    return f"It starts {duration(-best['wait change'])} sooner with {best['change']}."
 
 
 # -- the strip of a job's life -----------------------------------------------------------------------------------------
