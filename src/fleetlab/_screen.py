@@ -59,25 +59,28 @@ def print_everything() -> None:
 
 def show(
     result: Result, *, json: bool = False, most: int = MOST, only: Sequence[str] = (), columns: Sequence[str] = (),
-    short: bool = False,
+    short: bool = False, beside: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Print a result: as one JSON object, or as findings, a summary, tables and notes.
 
     Of the tables `only` some may be printed. With `columns`, those are printed in place of the summary and of all
-    columns, where a table has them. A `short` answer is what fits a screen, unless everything is asked for.
+    columns, where a table has them. A `short` answer is what fits a screen, unless everything is asked for. The lines
+    `beside` the numbers are drawn already.
     """
     if json:
         print(as_json(result))
         return
     if short and not _full:
-        print("\n".join(short_answer(result, only, columns)))
+        print("\n".join(short_answer(result, only, columns, beside)))
         return
     covered = (result.coverage.line,) if result.coverage is not None else ()
     if sentences := (*covered, *result.findings):
         lines = "\n".join(prose(cell(as_options(line, WORDS), widest=10_000)) for line in sentences)
         print(lines, end="\n" if columns else "\n\n")
-    if not columns:
-        print("\n".join(prose(say(e), "  ") for e in result.summary()))
+    if not columns and (numbers := result.summary()):
+        print("\n".join(prose(say(e), "  ") for e in numbers))
+    if beside:
+        print("\n".join(("", *beside)))
     for name, frame in result.tables().items():
         if frame.height and (not only or name in only):
             chosen = [column for column in columns if column in frame.columns]
@@ -90,7 +93,9 @@ def show(
         )
 
 
-def short_answer(result: Result, only: Sequence[str] = (), columns: Sequence[str] = ()) -> list[str]:
+def short_answer(
+    result: Result, only: Sequence[str] = (), columns: Sequence[str] = (), beside: Sequence[str] = ()
+) -> list[str]:
     """Return at most 40 lines of at most 100 characters: sentences, numbers, and the first tables that have room."""
     width = min(PAGE, screen_width() or PAGE)
     coverage = result.coverage
@@ -105,8 +110,9 @@ def short_answer(result: Result, only: Sequence[str] = (), columns: Sequence[str
             left += 1
         else:
             lines += more
-    if not columns:
-        lines += ["", *(say(e) for e in result.summary()[:4])]
+    if not columns and (numbers := result.summary()):
+        lines += ["", *(say(e) for e in numbers[:4])]
+    lines += ["", *beside] if beside else []
     of_what = [n for n in result.notes if n.startswith(("intervals are of", "one run of the log"))][:1]
     lines += [text for note in of_what for text in ("", *wrap(as_options(note, WORDS), width))]
     names = [name for name, frame in result.tables().items() if frame.height and (not only or name in only)]
@@ -114,7 +120,7 @@ def short_answer(result: Result, only: Sequence[str] = (), columns: Sequence[str
     for name in names:
         frame = result.tables()[name]
         chosen = [column for column in columns if column in frame.columns]
-        rows = min(frame.height, ROWS)
+        rows = min(frame.height, ROWS if len(names) > 1 else LINES)
         while rows >= min(FEWEST, frame.height):
             drawn = _narrow(frame.select(chosen) if chosen else frame, rows, width)
             if len(lines) + len(drawn) + 2 <= LINES - 3:

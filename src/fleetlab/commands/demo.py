@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,8 @@ app = App()
 WIDTH = 100  # characters of a line
 BAR = 16  # characters of the longest bar
 REASONS = 5  # that are shown
+COMMAND = 38  # characters of a command that its purpose stands beside
+INDENT = " " * 5
 
 
 @app.command(help_epilogue=examples("fleetlab demo", "fleetlab demo my-trace --out story.html --open"))
@@ -49,7 +52,7 @@ def demo(
     with screen.progress("steps") as bar:
         opened = trace_of(trace, cluster, bar)
         result = study(opened, seed=seed, progress=bar)
-    print("\n".join((*lines(result), *_next(trace))), flush=True)
+    print("\n".join((*lines(result, trace), *_next(trace))), flush=True)
     with screen.progress("steps") as bar:
         page = story(result, out, progress=bar)
     print(f"\n{page}")
@@ -59,16 +62,18 @@ def demo(
         webbrowser.open(page.resolve().as_uri())
 
 
-def lines(result: Demo) -> Iterator[str]:
-    """Yield the lines of the screen."""
-    from fleetlab.core.durations import brief
+def lines(result: Demo, trace: str = "sample") -> Iterator[str]:
+    """Yield the lines of the screen of a trace, by the name that commands take."""
+    from fleetlab.core.durations import beside_the_log, brief
 
     yield from _wrapped(_cluster(result))
     yield ""
     if result.reasons.is_empty():
-        yield "No job waits in the simulation. `--load 2` on `fleetlab simulate` submits twice as many an hour."
+        yield "No job waits in the simulation. With twice as many an hour:"
+        yield f"{INDENT}fleetlab simulate {quote(trace)} --load 2"
         return
-    yield f"Jobs wait {brief(result.mean_wait)} on average{_recorded(result)}."
+    mean = f"Jobs wait {brief(result.mean_wait)} on average."
+    yield from _wrapped(mean if result.recorded is None else beside_the_log(result.recorded, result.mean_wait))
     yield ""
     yield "WHY THEY WAIT"
     yield from _bars(result)
@@ -77,7 +82,7 @@ def lines(result: Demo) -> Iterator[str]:
     if not result.fixes:
         yield "  No simulated change is known to lower the wait. `fleetlab diagnose` lists what was tried."
     for k, fix in enumerate(result.fixes, 1):
-        yield from _fix(k, fix, result)
+        yield from _fix(k, fix, result, trace)
     count = result.provenance.settings["replicas"]
     yield f"  Means of {count} paired runs; `fleetlab diagnose` has the intervals."
     if result.measured is not None:
@@ -107,12 +112,6 @@ def _cluster(result: Demo) -> str:
     )
 
 
-def _recorded(result: Demo) -> str:
-    from fleetlab.core.durations import brief
-
-    return "" if result.recorded is None else f" in the simulation, and {brief(result.recorded)} in the log"
-
-
 def _bars(result: Demo) -> Iterator[str]:
     from fleetlab.core.catalog import REASONS as MEANINGS
 
@@ -125,7 +124,7 @@ def _bars(result: Demo) -> Iterator[str]:
         yield from wrap(MEANINGS[reason].meaning, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _fix(number: int, fix: Fix, result: Demo) -> Iterator[str]:
+def _fix(number: int, fix: Fix, result: Demo, trace: str) -> Iterator[str]:
     from fleetlab.core.durations import brief
 
     title, before = fix.title, result.mean_wait
@@ -134,21 +133,24 @@ def _fix(number: int, fix: Fix, result: Demo) -> Iterator[str]:
         title = f"{' and '.join(str(earlier[name]) for name in fix.parts)} together"
     effect = f"{brief(before)} → {brief(fix.mean_wait)} (−{100 * (1 - fix.mean_wait / before):.0f} %)"
     cost = "no hardware: a line of configuration" if fix.line else f"needs {fix.requires}"
-    yield f"  {number}. {title[0].upper()}{title[1:]}: {effect}, {cost}"
+    head = f"  {number}. {title[0].upper()}{title[1:]}: {effect}, {cost}"
+    yield from wrap(head, WIDTH, subsequent_indent=INDENT, break_on_hyphens=False)
     if fix.line or fix.setting:
-        yield f"     {fix.line or f'fleetlab simulate TRACE {fix.setting}'}"
+        yield f"{INDENT}{fix.line or f'fleetlab simulate {quote(trace)} {fix.setting}'}"
 
 
 def _next(trace: str) -> Iterator[str]:
+    given = quote(trace)
     yield ""
     yield "NEXT"
     for command, what in (
         ("fleetlab web --open", "the same as a timeline, with what-ifs of your own"),
-        (f"fleetlab diagnose {trace}", "who waits, on whom, and every change that was tried"),
-        ("fleetlab collect slurm --out logs", "your own cluster (or kubernetes), then:"),
-        ("fleetlab demo logs", "this screen about it"),
+        (f"fleetlab diagnose {given}", "who waits, on whom, and every change that was tried"),
+        (f"fleetlab explain {given}", "the longest waits; with the id of a job, why it waits"),
+        ("fleetlab collect slurm --out logs", "your own cluster (or kubernetes), then: fleetlab demo logs"),
     ):
-        yield f"  {command:38} {what}"
+        beside = len(command) <= COMMAND
+        yield from [f"  {command:{COMMAND}} {what}"] if beside else [f"  {command}", f"{INDENT}{what}"]
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

@@ -46,7 +46,7 @@ WORKS = [Work(**work) for work in REQUIREMENTS["work"]]
 @app.command(help_epilogue=examples("fleetlab doctor", "fleetlab doctor --json"))
 def doctor(*, json: Json = False) -> None:
     """Tell what can run on this machine: versions, cores, the cache, GPUs, programs, and which extras are missing."""
-    screen.show(examined(), json=json, most=200)
+    screen.show(examined(), json=json, most=200, short=True)
 
 
 def examined() -> FieldsResult:
@@ -58,8 +58,9 @@ def examined() -> FieldsResult:
 
     gpus, why = _gpus()
     extras = pl.DataFrame(list(_extras()))
+    works = pl.DataFrame([_possible(work, extras, gpus=gpus.height) for work in WORKS])
     frames = {
-        "commands": pl.DataFrame([_possible(work, extras, gpus=gpus.height) for work in WORKS]),
+        "commands": works.sort(works["runs"] == "yes", maintain_order=True),  # what cannot run comes first
         "machine": pl.DataFrame(_machine(), schema=["what", "value"], orient="row"),
         "GPUs": gpus,
         "extras": extras,

@@ -1,7 +1,7 @@
 """Commands about one job: its story, and when it will start."""
 
+from dataclasses import replace
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter, validators
@@ -23,13 +23,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fleetlab.studies.explain import Candidates, Explanation
-    from fleetlab.studies.explain.job import JobTimeline
 
 
 app = App()
-WIDTH = 80  # columns of the text
-ROWS = 6  # of a table on a terminal; --json has 20
-LISTED = 40  # jobs of a search
 TABLES = {
     "jobs": ("jobs", ("job", "user", "group", "submit", "GPUs", "wait", "recorded wait", "main reason")),
     "holders": ("held what it lacked", ("job", "user", "GPUs", "held by", "wait", "GPU-hours")),
@@ -43,6 +39,7 @@ TABLES = {
 
 @app.command(
     help_epilogue=examples(
+        "fleetlab explain my-trace",
         "fleetlab explain my-trace 4711",
         "fleetlab explain my-trace user=ann",
         "fleetlab explain my-trace --longest 10",
@@ -67,11 +64,12 @@ def explain(
     ----------
     job
         The log's own id of the job, or its number (#12); user=NAME, group=NAME, app=NAME or queue=NAME lists the jobs
-        that are meant, with their waits.
+        that are meant, with their waits. Without a job: the longest waits.
     out
         Write a page (HTML) with the strip of its life as a figure.
     """
     from fleetlab.studies.explain import Explanation
+    from fleetlab.studies.explain.wording import strip_text
 
     screen.may_write(out)
     with screen.progress("runs") as bar:
@@ -81,41 +79,22 @@ def explain(
         settings = result.provenance.settings
         title = f"Why {settings['job']} waited" if "job" in settings else "The longest waits"
         fleetlab.report(result, out, title=title)
-    if json:
-        screen.show(result, json=True)
-    else:
-        _print(result, result.timeline if isinstance(result, Explanation) else None)
+    strip = strip_text(result.timeline) if isinstance(result, Explanation) and result.timeline is not None else ()
+    screen.show(result if json else _shown(result), json=json, short=True, beside=strip)
     if out is not None:
         say_saved(out)
 
 
-def _print(result: "Explanation | Candidates", timeline: "JobTimeline | None") -> None:
-    """Print the timeline of a job, or a list of jobs, in 80 columns."""
-    from fleetlab.core.words import WORDS, as_options
-    from fleetlab.studies.explain.wording import strip_text
-
-    covered = (result.coverage.line,) if result.coverage is not None else ()
-    for sentence in (*covered, *result.findings):
-        print(_wrapped(screen.cell(sentence, widest=10_000)))
-    if timeline is not None and (strip := strip_text(timeline)):
-        print("\n" + "\n".join(strip))
-    frames = result.tables()
-    for name, (title, columns) in TABLES.items():
-        if name in frames:
-            print(f"\n{title}")
-            frame = frames[name].select(c for c in columns if c in frames[name].columns)
-            print(screen.table(_named(frame, frames[name]), ROWS if timeline is not None else LISTED))
-    if result.notes:
-        print("\nnotes")
-        for note in result.notes:
-            print(_wrapped(f"- {screen.cell(as_options(note, WORDS), widest=1000)}"))
-
-
-def _wrapped(text: str) -> str:
-    """Return a sentence in lines of 80 columns, with each number beside its unit."""
-    from fleetlab._table import TOGETHER, together
-
-    return "\n".join(wrap(together(text), WIDTH, subsequent_indent="  ")).replace(TOGETHER, " ")
+def _shown(result: "Explanation | Candidates") -> "Explanation | Candidates":
+    """Return what is printed of it: the columns that a reader needs, jobs by the log's own id, no number alone."""
+    frames = {
+        title: _named(
+            result.frames[name].select(c for c in columns if c in result.frames[name].columns), result.frames[name]
+        )
+        for name, (title, columns) in TABLES.items()
+        if name in result.frames
+    }
+    return replace(result, frames=frames, estimates=())
 
 
 def _named(frame: "pl.DataFrame", whole: "pl.DataFrame") -> "pl.DataFrame":

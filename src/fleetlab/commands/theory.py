@@ -112,7 +112,7 @@ def audit(trace: TraceName, *, options: ScenarioOptions = DEFAULTS, json: Json =
     """Check that the recorded schedule is feasible on its cluster; compare simulated with recorded waits."""
     with screen.progress("checks") as bar:
         result = fleetlab.audit(scenario_of(trace, options, bar), progress=bar)
-    screen.show(result, json=json, most=20)
+    screen.show(result, json=json, most=20, short=True)
 
 
 COLUMNS = ("item", "what", "published", "ours", "on", "verdict", "why")
