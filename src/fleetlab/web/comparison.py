@@ -234,7 +234,7 @@ def _allocation(base: RunNumbers, now: RunNumbers) -> list[AllocationRow]:
 
 # --- text --------------------------------------------------------------------------------------------------------
 
-AS_BEFORE, OF_SCENARIO = ", as in the baseline", f" in {SCENARIO}."
+AS_BEFORE = ", as in the baseline"
 OTHER_SCHEDULE = (
     "Fewer nodes do not make jobs wait less: with them other jobs start first, and one schedule is not another. "
     "Take it as chance, or try another seed and load."
@@ -282,7 +282,7 @@ def _headline(link: Link, cannot_run: MetricRow, findings: Sequence[str], select
         sentence = f"of {selected}, {_inside(sentence)}"
         sentence = sentence if change_of(link) else f"{sentence[0].upper()}{sentence[1:]}"
     what = change_of(link)
-    return f"{what}: {_inside(sentence.replace(OF_SCENARIO, '.'))}" if what else sentence.replace(AS_BEFORE, "")
+    return f"{what}: {_inside(sentence)}" if what else sentence.replace(AS_BEFORE, "")
 
 
 def _inside(sentence: str) -> str:
@@ -368,7 +368,7 @@ def _finding(row: MetricRow, count: int) -> str:
     by, low, high = (math.nan if x is None else x for x in (change["value"], change["low"], change["high"]))
     before, after, unit = base["value"] or 0.0, now["value"] or 0.0, row["unit"]
     record = Finding(row["metric"], SCENARIO, before, after, by, low, high, unit, "", row["verdict"], "this log", count)
-    return sentence(record, "in")
+    return sentence(record, "in").replace(f" in {SCENARIO}", "")  # all of the page is of it
 
 
 def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
