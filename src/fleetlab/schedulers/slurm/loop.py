@@ -281,9 +281,21 @@ def minutes_after(s: Slurm, t: int) -> float:
 
 
 @inner
+def gang_waits(s: Slurm) -> bool:
+    """Return whether a part of a heterogeneous job is pending."""
+    for k in range(s.clock.pending):  # noqa: SIM110  compiled, a loop is quicker
+        if s.jobs[s.pending[k]].gang >= 0:
+            return True
+    return False
+
+
+@inner
 def wait_for_begin(s: Slurm, settings: Settings) -> bool:
     """Go on when a pending job may begin, or a reservation begins or ends; return whether there is such a moment."""
     time = np.inf
+    if settings.backfill and s.clock.serial % 2 == 0 and gang_waits(s):
+        s.clock.changed = s.clock.last_backfill  # parts were planned after each other; the next cycle plans anew
+        return True
     for k in range(s.clock.pending):
         begin = s.jobs[s.pending[k]].begin
         if begin > s.clock.second:
