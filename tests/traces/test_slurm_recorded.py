@@ -105,6 +105,15 @@ def test_everything_that_a_log_can_contain(slurm, read):
     ]  # fmt: skip
 
 
+def test_a_schedule_has_the_numbers_of_the_log_though_runs_of_requeued_jobs_were_joined(slurm, read):
+    trace = read(slurm / "everything")
+    scheduled = fleetlab.simulate(trace, until=60.0).schedule().select("job", "name")
+    numbers = trace.names.select("job", name=pl.col("name").cast(pl.String)).collect()
+    assert scheduled.height == numbers.height - 6  # runs that ended with a preemption or a node
+    assert scheduled["job"].is_sorted()
+    assert scheduled.join(numbers, on=["job", "name"]).height == scheduled.height
+
+
 def test_text_and_json_give_the_same_jobs(slurm, read):
     text, other = (jobs(read(slurm / "everything" / log)) for log in ("sacct-more.txt", "sacct.json.gz"))
     order = ["submit", "name", "start"]

@@ -33,6 +33,7 @@ from fleetlab.core.workload import DEFAULTS as WORKLOAD_DEFAULTS
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload, censored
 
+LOGGED_JOB = "logged_job"  # the series of jobs that a scheduler numbered anew, with their numbers in the log as read
 LAYOUT = 4  # of the folder; layout 3 has no partitions, layout 2 no jobs that were there when the log began
 # Layout 1, of version 0.1, has other column names: its tables are renamed as they are read.
 RENAMED = {"task": "job", "job": "parent", "service": "runtime"}

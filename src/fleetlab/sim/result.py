@@ -18,6 +18,7 @@ from fleetlab.core.durations import beside_the_log, duration, plural
 from fleetlab.core.figure import TimelineFigure
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
+from fleetlab.core.trace import LOGGED_JOB
 from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, figures, job_classes
 from fleetlab.sim.accounts import HOUR
@@ -424,6 +425,7 @@ class SimResult(Result):
         Returns
         -------
         polars.DataFrame
+            `job` is its number in the trace as it was read, of a job that ran several times that of its last run;
             `name` is the log's own id of the job, where the trace has them; `wait_gpu` and the like are seconds by
             reason; `nodes` and `gpus` have an entry an instance, as `placements` tells them. Of a job that was left out
             there is only its number, its name and the reason.
@@ -441,12 +443,17 @@ class SimResult(Result):
         ran = ran.join(waits, on="job", how="left").join(where.rename({"node": "nodes"}), on="job", how="left")
         refused = self.refused.select("job", status=pl.lit("left out"), left_out="reason")
         every = pl.concat([ran, refused], how="diagonal").sort("job")
-        names = None if self.scenario is None else self.scenario.trace.names
-        if self.scenario is None or names is None:
+        if self.scenario is None:
             return every
-        own = self.scenario.by_job(names).select("job", pl.col("name").cast(pl.String)).collect()
-        named = every.join(own, on="job", how="left", maintain_order="left")
-        return named.select("job", "name", pl.exclude("job", "name"))
+        trace, by_job = self.scenario.trace, self.scenario.by_job
+        if trace.names is not None:
+            own = by_job(trace.names).select("job", pl.col("name").cast(pl.String)).collect()
+            named = every.join(own, on="job", how="left", maintain_order="left")
+            every = named.select("job", "name", pl.exclude("job", "name"))
+        if (logged := trace.series.get(LOGGED_JOB)) is not None:
+            every = every.join(by_job(logged).collect(), on="job", how="left", maintain_order="left")
+            every = every.with_columns(job=pl.coalesce("logged", "job")).drop("logged").sort("job")
+        return every
 
     def write_perfetto(self, path: Path | str, progress: Progress | None = None) -> None:
         """Write the run as a trace that Perfetto opens: nodes are processes, GPUs threads, jobs slices.

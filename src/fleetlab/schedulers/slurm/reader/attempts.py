@@ -13,6 +13,7 @@ from dataclasses import replace
 import polars as pl
 
 from fleetlab.core import Trace, Workload
+from fleetlab.core.trace import LOGGED_JOB
 
 # -- rows of a Slurm log that stand for several tasks of an array: `103_[1-5%2]` is 103_1 to 103_5, two ----------------
 # Slurm writes jobs that have not started as one row, and may cut a long list of them off. A few characters can name a
@@ -170,7 +171,8 @@ def _without(trace: Trace, runs: pl.DataFrame, lost: pl.DataFrame) -> Trace:
     return replace(
         trace, workload=made, notes=(*trace.notes, what), usage=_numbered(trace.usage, numbers),
         placements=_numbered(trace.placements, numbers), names=_numbered(trace.names, numbers),
-        series={name: table for name, old in trace.series.items() if (table := _numbered(old, numbers)) is not None},
+        series={name: table for name, old in trace.series.items() if (table := _numbered(old, numbers)) is not None}
+        | {LOGGED_JOB: numbers.select(job="now", logged="job").lazy()},
     )  # fmt: skip
 
 
