@@ -76,6 +76,19 @@ def test_a_diagnosis_has_the_parameter_that_binds_among_its_changes(site):
     assert "which is 2" in change.action
 
 
+def test_a_node_more_is_in_one_partition_and_helps_that_one(site, run):
+    means = {}
+    for name in ("batch", "large"):
+        change = what_if(f"nodes:{name}", fleetlab.Scenario.of(site))
+        assert change.action.endswith(f"1 more node of partition {name}, in partition {name} alone")
+        more = change.apply(fleetlab.Scenario.of(site))
+        new = more.cluster.frame.filter(~pl.col("node").is_in(site.cluster.frame["node"].implode()))
+        assert new["partitions"].to_list() == [[name]]
+        means[name] = fleetlab.simulate(more).jobs["wait"].mean()
+    assert means["batch"] < run.jobs["wait"].mean()
+    assert means["batch"] != pytest.approx(means["large"], rel=0.01)
+
+
 def test_waits_are_in_the_order_of_the_real_ones(site, run):
     jobs = run.jobs.join(site.workload.frame.select("job", began="start"), on="job").drop_nulls(["start", "began"])
     real = (jobs["began"] - jobs["submit"]).to_numpy()

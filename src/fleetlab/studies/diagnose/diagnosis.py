@@ -10,6 +10,7 @@ from typing import Unpack
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Scenario, Words, WorkloadError
+from fleetlab.core.durations import duration
 from fleetlab.core.job_classes import GPU_REQUEST, owners
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
@@ -22,6 +23,7 @@ from fleetlab.studies.diagnose.changes import (
     DEFAULT,
     LARGEST,
     NODES,
+    WhatIf,
     changed,
     chosen_changes,
     gpu_types,
@@ -37,6 +39,7 @@ from fleetlab.studies.runner import Workers
 from fleetlab.studies.sentences import unmet_requests
 
 NO_WAIT = "no job waits for it"
+HARDLY = 0.1  # of the mean wait of all jobs: nodes for a partition whose jobs wait less are no advice
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,11 +163,24 @@ def diagnose(
     progress("simulating the scenario as it is", 1, 1.0)
     limits = (c for c in chosen if c.name in of_site(scenario) and c.removes == (c.name,))  # one limit alone
     skipped |= {c.title: NO_WAIT for c in limits if not result.ledger[c.name].sum()}
+    skipped |= _of_idle_partitions([c for c in chosen if c.name not in changes], result)
     tried = [c for c in chosen if c.title not in skipped]
     outcomes = simulate_changes(result, scenario, tried, plan=plan, workers=workers, progress=progress)
     settings = scenario.words() | {"changes": [c.name for c in chosen]} | outcomes.replication.settings()
     provenance = scenario.provenance("diagnose", settings)
     return _diagnosis(scenario, result, outcomes, skipped, provenance)
+
+
+def _of_idle_partitions(chosen: Sequence[WhatIf], result: SimResult) -> dict[str, str]:
+    """Return the changes that add nodes to a partition whose jobs hardly wait, and why they are not simulated."""
+    jobs, mean = result.completed, float(result.completed["wait"].mean())  # type: ignore[arg-type]
+    skipped = {}
+    for change in chosen:
+        kind, _, name = change.name.partition(":")
+        own = jobs.filter(pl.col("partitions").list.contains(name))["wait"]
+        if kind == NODES and len(own) and float(own.mean()) < HARDLY * mean:  # type: ignore[arg-type]
+            skipped[change.title] = f"its jobs wait {duration(float(own.mean()))} on average"  # type: ignore[arg-type]
+    return skipped
 
 
 def _refusal(result: SimResult, scenario: Scenario) -> WorkloadError:
