@@ -18,7 +18,7 @@ test quick validate: export POLARS_MAX_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test quick validate realtest realtest-kubernetes realtest-watch check browser bench docs pictures notebooks dist clean
+.PHONY: demo test quick validate realtest realtest-kubernetes realtest-watch check audit browser bench docs pictures notebooks dist clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
@@ -51,6 +51,10 @@ check: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers auto
 	$(BIN)/lint-imports --no-logo
+
+# Known vulnerabilities of what is installed; where the online database does not answer: make audit DATABASE=DIR.
+audit: .venv/.dev
+	$(BIN)/python -m release.audit $(if $(DATABASE),--database $(DATABASE))
 
 # Pages are looked at in a real browser; where none can be had, those tests say so and are skipped.
 browser:
