@@ -83,6 +83,15 @@ def test_added_nodes_follow_the_last_of_their_kind():
     assert MIXED.with_nodes("T4 +1").frame["node"].to_list()[:5] == ["n0", "n1", "n2", "n0#1", "n3"]
 
 
+def test_a_node_that_is_added_for_a_partition_is_in_that_one_alone():
+    both = Cluster.uniform(2, 4, gpu_type="T4").frame.with_columns(partitions=pl.lit(["batch", "large"]))
+    cluster = Cluster.of(both, source="both")
+    for edits in ("batch +1", "large +1"):
+        added = cluster.with_nodes(edits).frame["partitions"].to_list()
+        assert added == [["batch", "large"], ["batch", "large"], [edits.split()[0]]]
+    assert cluster.with_nodes("T4 +1").frame["partitions"].to_list() == [["batch", "large"]] * 3
+
+
 def test_scaling_a_pool_by_one_changes_nothing_but_names():
     kinds = pl.exclude("node")
     assert MIXED.scaled(1, "T4").frame.select(kinds).equals(MIXED.frame.select(kinds))

@@ -80,7 +80,7 @@ def test_a_node_more_is_in_one_partition_and_helps_that_one(site, run):
     means = {}
     for name in ("batch", "large"):
         change = what_if(f"nodes:{name}", fleetlab.Scenario.of(site))
-        assert change.action.endswith(f"1 more node of partition {name}, in partition {name} alone")
+        assert change.action.endswith(f"1 more node of partition {name}, in partition {name}")
         more = change.apply(fleetlab.Scenario.of(site))
         new = more.cluster.frame.filter(~pl.col("node").is_in(site.cluster.frame["node"].implode()))
         assert new["partitions"].to_list() == [[name]]

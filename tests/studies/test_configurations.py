@@ -10,6 +10,7 @@ import fleetlab
 from fleetlab import Cluster, Provenance, Trace, TraceError, Workload, WorkloadError
 from fleetlab.core.queues import Qos, Queue, QueueTree
 from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Priority, Slurm, Weights
+from fleetlab.studies.compare.configurations import who
 from fleetlab.studies.tune.site_settings import values_of
 
 SITE = Slurm(
@@ -192,3 +193,21 @@ def test_the_command_writes_the_lines_of_the_best(tmp_path, command, monkeypatch
     assert (tmp_path / "o" / "tuned.conf").read_text().startswith("# Settings")
     wrong = command("tune", "trace", "--conf-range", "KillWait=10,20", "--held-out", "2")
     assert wrong.returncode == 2
+
+
+def of_partitions(*rows):
+    columns = ("partition", "jobs", "configured mean wait", "mean wait change", "verdict")
+    rows = [dict(zip(columns, row, strict=True)) | {"configuration": "flat tiers"} for row in rows]
+    return {"partition": pl.DataFrame(rows)}
+
+
+def test_who_waits_longer_is_named_also_where_few_jobs_decide_nothing():
+    """As in a real site whose tiers were made flat: batch gained, prod lost 42 s and quick 8 s of a wait of 1 s."""
+    whom = of_partitions(
+        ("batch", 300, 190.0, -20.0, "gains"), ("prod", 40, 90.0, 33.0, "not decided"),
+        ("quick", 20, 1.1, 7.6, "not decided"), ("large", 20, 200.0, 4.0, "not decided"),
+    )  # fmt: skip
+    said = who("flat tiers", whom)
+    assert "wait shorter: partition batch" in said
+    assert "Longer on average, but not decided: partition prod (mean wait +33 s, 40 jobs), partition quick" in said
+    assert "large" not in said  # 2 % of its wait

@@ -227,7 +227,7 @@ def test_nodes_are_advised_for_the_partition_whose_jobs_wait():
     changes = {row["change"]: row for row in found.frames["changes"].iter_rows(named=True)}
     assert changes.keys() == {"partitions", "nodes:small"}
     assert changes["nodes:small"]["verdict"] == "better"
-    assert changes["nodes:small"]["action"] == "buy or rent 1 more node of partition small, in partition small alone"
+    assert changes["nodes:small"]["action"] == "buy or rent 1 more node of partition small, in partition small"
     assert any("of partition large: not simulated, its jobs wait 0 s on average" in note for note in found.notes)
     assert found.frames["waiting"]["reason"][0] == "partition"
     waits = dict(found.frames["by partitions"].select("partitions", "mean wait").iter_rows())

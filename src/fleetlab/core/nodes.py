@@ -72,8 +72,14 @@ def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
             msg = f"{mask.sum():,} nodes{f' of {edit.pool}' if edit.pool else ''} cannot become: {size:,}"
             msg = f"no node would be left: `{edit}`" if size == 0 else msg
             raise WorkloadError(msg, hint=HINT)
-        nodes = _unique_names(_resized(nodes, mask, size))
+        nodes = _unique_names(_resized(nodes, mask, size, edit.pool if is_partition(nodes, edit.pool) else None))
     return nodes
+
+
+def is_partition(nodes: pl.DataFrame, pool: str | None) -> bool:
+    """Return whether a name means nodes by their partition: no pool or GPU type is called so."""
+    named = pool in (None, CPU_ONLY) or bool(((nodes["pool"] == pool) | (nodes["gpu_type"] == pool)).any())
+    return not named and bool(nodes["partitions"].list.contains(pool).any())
 
 
 def chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:
@@ -121,7 +127,11 @@ def proportional(total: int, weights: list[int]) -> list[int]:
     return sizes
 
 
-def _resized(nodes: pl.DataFrame, mask: pl.Series, size: int) -> pl.DataFrame:
+def _resized(nodes: pl.DataFrame, mask: pl.Series, size: int, partition: str | None) -> pl.DataFrame:
+    """Return the chosen nodes with others as many; one that is added for a partition is in that one alone.
+
+    Copies in all partitions of their nodes would be the same for every partition that has these nodes.
+    """
     import polars as pl
 
     kinds, parts = kinds_of(nodes, mask), []
@@ -129,7 +139,11 @@ def _resized(nodes: pl.DataFrame, mask: pl.Series, size: int) -> pl.DataFrame:
     for part, count_ in zip(kinds, sizes, strict=True):
         turn = pl.int_range(pl.len()) // part.height
         name = pl.when(turn > 0).then(pl.format("{}#{}", "node", turn)).otherwise("node").cast(pl.String)
-        parts.append(_cycle(part, count_).with_columns(node=name))
+        rows = _cycle(part, count_)
+        if partition is not None:
+            alone = pl.lit([partition], dtype=rows.schema["partitions"])
+            rows = rows.with_columns(partitions=pl.when(turn > 0).then(alone).otherwise("partitions"))
+        parts.append(rows.with_columns(node=name))
     return _put_back(nodes, mask, parts)
 
 

@@ -269,42 +269,18 @@ def _more(gpu_type: str, scenario: Scenario) -> WhatIf:
     nodes = plural(count, f"more {kind}node") + of
     share = f"{100 * count / there:.0f} %"  # of few nodes, one is more than a tenth
     title = f"{share} more {kind}nodes{of}" if share == f"{100 * MORE:.0f} %" else f"{nodes} (+{share})"
-    words = {"nodes": ", ".join(filter(None, (scenario.nodes, edit)))}
-    joins = f", in partition {gpu_type} alone" if is_partition else _joined(cluster, grown)
     return WhatIf(
-        f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}{joins}",
+        f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}{_joined(cluster, grown)}",
         f"{nodes}, {plural(grown.gpus - cluster.gpus, 'GPU')}",
-        ("gpu", "gpu_type", "partition"), lambda _: "", _only_in(gpu_type, edit) if is_partition else words,
-        f"nodes, {edit}{joins}",
+        ("gpu", "gpu_type", "partition"), lambda _: "", {"nodes": ", ".join(filter(None, (scenario.nodes, edit)))},
     )  # fmt: skip
 
 
-def _added(cluster: Cluster, grown: Cluster) -> pl.Series:
-    """Return which nodes of a cluster were added to another."""
-    return ~grown.frame["node"].is_in(cluster.frame["node"].implode())
-
-
 def _joined(cluster: Cluster, grown: Cluster) -> str:
-    """Say in which partitions added nodes are, which are copies of others; nothing where there are no partitions."""
-    new = grown.frame.filter(_added(cluster, grown))
+    """Say in which partitions added nodes are; nothing where there are no partitions."""
+    new = grown.frame.filter(~pl.col("node").is_in(cluster.frame["node"].implode()))
     names = sorted(set(new["partitions"].explode().drop_nulls()))
     return f", in {'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}" if names else ""
-
-
-def _only_in(partition: str, edit: str) -> Callable[[Scenario], Scenario]:
-    """Return the change that adds copies of nodes of a partition, and puts them in that one alone.
-
-    Copies in all partitions of their nodes would be the same for every partition that has these nodes.
-    """
-
-    def change(scenario: Scenario) -> Scenario:
-        cluster = scenario.cluster
-        grown = cluster.with_nodes(edit)
-        alone = pl.when(_added(cluster, grown)).then(pl.lit([partition], dtype=NAMES)).otherwise("partitions")
-        frame = grown.frame.with_columns(alone.alias("partitions"))
-        return scenario.replace(cluster=Cluster.of(frame, source=grown.source), nodes="")
-
-    return change
 
 
 def what_if(name: str, scenario: Scenario) -> WhatIf:
@@ -347,7 +323,7 @@ def _together(name: str, changes: Sequence[WhatIf], scenario: Scenario) -> WhatI
 def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
     """Return the changes of these names; `nodes` stands for one per GPU type, or per partition that jobs name.
 
-    A node that is added for a partition is in that one alone; one for a GPU type, in those of the node it is a copy of.
+    A node that is added for a partition is in that one alone; for a GPU type, in those of the node it is a copy of.
     """
     own = of_site(scenario)
     if tuple(names) == DEFAULT:
