@@ -91,7 +91,7 @@ def read(documents: Sequence[Document]) -> Spec:
     return replace(spec, **_settings(outside))
 
 
-def _settings(outside: Document, keep: str = "") -> dict[str, str]:
+def _settings(outside: Document, keep: str = "") -> dict[str, Any]:
     about = mapped(outside.get("metadata"))
     return texts(name=keep or about.get("name"), namespace=about.get("namespace"))
 
