@@ -10,10 +10,12 @@ import sysconfig
 import tarfile
 import tomllib
 import venv
+from importlib.metadata import version
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from release.compiled_wheel import RUNS
 
 from fleetlab.cli import app
 
@@ -151,6 +153,13 @@ print("compiled:", Compilations.names)
 """
 
 
+def test_what_compiles_the_loops_of_a_wheel_goes_on_after_a_command(tmp_path):
+    begin, _, _ = RUNS.partition("\nfor _, words in rules()")
+    code = f"{begin}\nrun('synthesize', 'pai2020', '--jobs', '20', '--out', 'trace')\nprint('end')"
+    env = {"PYTHONPATH": str(ROOT / "src")}
+    assert done(sys.executable, "-c", code, cwd=tmp_path, **env).endswith("end\n")
+
+
 @pytest.mark.validate
 def test_the_wheel_with_compiled_loops_compiles_nothing(wheel, tmp_path):
     pure = tmp_path / wheel.name
@@ -160,11 +169,13 @@ def test_the_wheel_with_compiled_loops_compiles_nothing(wheel, tmp_path):
     assert path.name.split("-")[2] == f"cp{sys.version_info.major}{sys.version_info.minor}"
     with ZipFile(path) as file:
         file.extractall(tmp_path / "site")
+    (metadata,) = (tmp_path / "site").glob("*.dist-info/METADATA")
+    assert f"Requires-Dist: numba=={version('numba')}\n" in metadata.read_text("utf-8")
     site, home = str(tmp_path / "site"), str(tmp_path / "home")
     home = {"PYTHONPATH": site, "XDG_CACHE_HOME": home, "FLEETLAB_COMPILED": home}
     log = ROOT / "measurements" / "slurm" / "plain-1.tar.gz"
     done(sys.executable, "-m", "fleetlab", "read", "slurm", log, "--out", "site-log", cwd=tmp_path, **home)
-    for words in (["demo", "builtin:2000"], ["simulate", "site-log"], ["diagnose", "site-log"]):
+    for words in (["demo"], ["demo", "builtin:2000"], ["simulate", "site-log"], ["diagnose", "site-log"]):
         assert "compiled: []" in done(sys.executable, "-c", COUNTED, *words, cwd=tmp_path, **home)
 
 
