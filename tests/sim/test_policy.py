@@ -146,6 +146,29 @@ def test_only_orders_that_look_at_what_changes_move(name):
     assert BY_NAME[name].moves is (name in ("las", "fair", "srpt", "wfp3", "unicef"))
 
 
+# -- orders by time, and the score that Cobalt's documentation writes ------------------------------------------------
+
+WAITING = [(600.0, 60, 1), (7200.0, 360, 64), (86_400.0, 1440, 512), (1.0, 5, 2)]  # seconds, minutes, size
+
+
+@pytest.mark.parametrize(("queued_time", "wall_time", "size"), WAITING)
+def test_wfp3_is_the_score_of_cobalt(s, queued_time, wall_time, size):
+    job = replaced(s, submit=0.0, estimate=60.0 * wall_time, instances=size, gpu_milli=1000)
+    assert -BY_NAME["wfp3"](job, 0, queued_time) == pytest.approx((queued_time / (wall_time * 60)) ** 3 * size)
+
+
+@pytest.mark.parametrize(("queued_time", "wall_time", "size"), WAITING)
+def test_unicef_is_the_score_of_cobalt_with_a_smallest_partition_of_two(s, queued_time, wall_time, size):
+    job = replaced(s, submit=0.0, estimate=60.0 * wall_time, instances=size, gpu_milli=1000)
+    z = max(math.ceil(math.log2(size)), 1)  # for 64 nodes it is `max(…, 6) - 5`
+    assert -BY_NAME["unicef"](job, 0, queued_time) == pytest.approx(queued_time / (60 * z * max(wall_time, 1.0)))
+
+
+def replaced(s, **columns):
+    """The state with one job."""
+    return s._replace(**{name: np.array([value]) for name, value in columns.items()})
+
+
 # -- does its key move? --------------------------------------------------------------------------------------------
 
 

@@ -96,6 +96,7 @@ def wfp3(s: State, job: int, now: float) -> float:
 @inner
 def unicef(s: State, job: int, now: float) -> float:
     """The most wait / (log2(size) × estimated runtime) first; a size below 2, whose logarithm is 0, counts as 2."""
+    # Cobalt rounds the logarithm up, and counts it from its smallest partition: 64 nodes are what 2 GPUs are here.
     size = s.instances[job] * (s.gpu_milli[job] if s.gpu_milli[job] > 0 else WHOLE) / WHOLE
     return (s.submit[job] - now) / (math.log2(max(2.0, size)) * max(1.0, s.estimate[job]))
 

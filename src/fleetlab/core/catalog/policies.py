@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fleetlab.core.catalog.catalog import Catalog
 
 FGD = "Weng et al., ATC 2023"
-TANG = "Tang, Lan, Desai and Buettner, CLUSTER 2009"
+COBALT = "Cobalt, UtilityFunctions, trac.mcs.anl.gov/projects/cobalt; Tang et al., CLUSTER 2009"
 GROSOF = "Grosof, Harchol-Balter and Scheller-Wolf, 2022"
 
 
@@ -111,9 +111,9 @@ ORDERS = Catalog(
                   GROSOF, dynamic=True, preemptive=True, chooses_set=True),
         OrderRule("server_filling_srpt", "the same, by remaining GPU time instead of arrival; preempts", GROSOF,
                   needs_estimate=True, dynamic=True, preemptive=True, chooses_set=True),
-        OrderRule("wfp3", "most (wait / estimated runtime)³ × size first, the default score of Cobalt", TANG,
+        OrderRule("wfp3", "most (wait / estimated runtime)³ × size first: Argonne's score in Cobalt", COBALT,
                   needs_estimate=True, dynamic=True, timed=True),
-        OrderRule("unicef", "most wait / (log2(size) × estimated runtime) first: small and short jobs soon", TANG,
+        OrderRule("unicef", "most wait / (log2(size) × estimated runtime) first: small and short jobs soon", COBALT,
                   needs_estimate=True, dynamic=True, timed=True),
     ),
 )  # fmt: skip
