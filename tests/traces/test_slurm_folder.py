@@ -5,9 +5,10 @@ import pytest
 
 import fleetlab
 from fleetlab.core.events import Drain, Outage
-from fleetlab.schedulers.slurm.reader.attempts import without_lost_runs
+from fleetlab.schedulers.slurm.reader.attempts import folded
+from fleetlab.schedulers.slurm.reader.conf import read_site
 from fleetlab.schedulers.slurm.reader.events import node_events
-from fleetlab.schedulers.slurm.reader.site import with_partitions
+from fleetlab.schedulers.slurm.reader.site import with_site
 
 HEADER = "JobID|User|Account|Submit|Eligible|Start|End|State|ReqTRES|AllocTRES|NodeList|ElapsedRaw|Flags|Reason"
 NODES = "\n".join(
@@ -80,7 +81,7 @@ def test_runs_of_a_job_are_jobs_and_those_that_others_ended_can_be_left_out(fold
     frame = trace.workload.frame
     assert frame["depends_on"].to_list() == [[], [], [0], [2], [3]]
     assert frame["parent"].n_unique() == 2
-    whole = without_lost_runs(trace).frame
+    whole = folded(trace).workload.frame
     assert whole.select("submit", "start", "runtime", "runtime_at_least", "status").rows() == [
         (0, 80, 15, None, "cancelled"),
         (1, 2, None, 1, "cancelled"),  # how long it would have run is not known
@@ -235,7 +236,7 @@ def test_a_trace_keeps_the_site_when_it_is_saved(folder, tmp_path):
 def test_the_partitions_of_another_configuration(folder, tmp_path):
     trace = read(folder(row("7", 0, 10, 200)))
     (tmp_path / "new.conf").write_text("PartitionName=a Nodes=n1\nPartitionName=b Nodes=ALL\n")
-    changed = with_partitions(trace.cluster, tmp_path / "new.conf")
+    changed = with_site(trace.cluster, read_site(tmp_path / "new.conf"))
     assert changed.frame["partitions"].to_list() == [["a", "b"], ["b"], ["b"]]
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Workload
-from fleetlab.sim.jit import loop
-from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView, Records
-from fleetlab.sim.schedule_check import SAMPLE, _sample
+from fleetlab.sim.layout import WHOLE, NodeView
+from fleetlab.sim.schedule_check import SAMPLE, sample
 from fleetlab.sim.world import world
 
 Used = Mapping[str, tuple[int, int, bool]]  # by node: GPU milli and CPU milli that are allocated; whether it is up
@@ -39,14 +38,7 @@ def free_gpus(workload: Workload, cluster: Cluster, used: Used) -> pl.DataFrame:
     column = np.array([names.index(name) if name in names else 0 for name in types], dtype=np.int64)
     out = np.zeros((max(1, len(names)), len(SAMPLE)))
     sample(NodeView(nodes, gpus, tables.apps), column, tables.typical, out)
-    total = (
-        cluster.frame.filter(pl.col("gpus") > 0).group_by(pl.col("gpu_type").fill_null("")).agg(pl.col("gpus").sum())
-    )
+    by_type = cluster.frame.filter(pl.col("gpus") > 0).group_by(pl.col("gpu_type").fill_null(""))
     amounts = pl.DataFrame({"gpu_type": names, **{n: out[: len(names), k] / WHOLE for k, n in enumerate(SAMPLE)}})
+    total = by_type.agg(pl.col("gpus").sum())
     return amounts.join(total, on="gpu_type", how="left").select("gpu_type", "gpus", "up", "allocated", "fragmented")
-
-
-@loop
-def sample(state: NodeView, column: Ints, typical: Records, out: Floats) -> None:
-    """Add up what the nodes have, by GPU type."""
-    _sample(state, column, typical, out)

@@ -17,6 +17,7 @@ from fleetlab.sim.orders import BY_NAME
 from fleetlab.sim.policy import Ranking, order, placement
 
 KINDS: dict[str, type[Ranking]] = {"order": order, "placement": placement}
+WITH_ARTICLE = {"order": "an order", "placement": "a placement"}
 ESTIMATES = frozenset({"estimate", "remaining"})  # what a policy sees of runtimes
 _TEXTS: dict[str, tuple[Path, str]] = {}  # the files of imported modules of the user, as they were then
 
@@ -117,9 +118,8 @@ def _text(file: Path) -> str:
 def _on_import(module: str, e: BaseException) -> PolicyError:
     at = e.lineno if isinstance(e, SyntaxError) else extract_tb(e.__traceback__)[-1].lineno
     msg = f"module `{module}` cannot be imported: {type(e).__name__}: {e}"
-    return PolicyError(
-        msg, hint=f"look at line {at} of what it runs; `python -c 'import {module}'` shows the way there"
-    )
+    hint = f"look at line {at} of what it runs; `python -c 'import {module}'` shows the way there"
+    return PolicyError(msg, hint=hint)
 
 
 def _policy_in(module: ModuleType, name: str, kind: str) -> Ranking:
@@ -129,9 +129,7 @@ def _policy_in(module: ModuleType, name: str, kind: str) -> Ranking:
     if isinstance(policy, FunctionType):
         return KINDS[kind](policy)
     if isinstance(policy, Ranking):
-        msg = f"{module.__name__}:{name} is an {policy.kind}, not a {kind}".replace("an p", "a p").replace(
-            "a o", "an o"
-        )
+        msg = f"{module.__name__}:{name} is {WITH_ARTICLE[policy.kind]}, not {WITH_ARTICLE[kind]}"
         raise PolicyError(msg, hint=f"pass it as --{policy.kind}, or decorate it with `@{kind}`")
     mine = [word for word, value in vars(module).items() if isinstance(value, KINDS[kind])]
     what = "is not a policy" if hasattr(module, name) else "is not there"

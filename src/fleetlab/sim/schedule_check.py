@@ -121,8 +121,8 @@ def _begin(run: Record, of: RunTable, state: NodeView) -> tuple[int, int]:
     return 0, -1
 
 
-@inner
-def _sample(state: NodeView, column: Ints, typical: Records, out: Floats) -> None:
+@loop
+def sample(state: NodeView, column: Ints, typical: Records, out: Floats) -> None:
     """Add up what the nodes have, by GPU type."""
     for n in range(len(state.nodes)):
         node = state.nodes[n]
@@ -170,7 +170,7 @@ def replay(
                     _end(run, of, state)
                 b += 1
         if k < len(times):
-            _sample(state, column, typical, out[k])
+            sample(state, column, typical, out[k])
     return 0, -1, -1, 0.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import numpy as np
 import polars as pl
@@ -31,6 +31,8 @@ from fleetlab.sim.world import RunningJobs, World, world
 
 if TYPE_CHECKING:
     from fleetlab.sim.engine.begin import Running  # with the engine, which is compiled when first used
+
+P = TypeVar("P", Order, Placement)
 
 
 def simulate(
@@ -117,7 +119,7 @@ def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None
     if s.scheduler is not None:
         return _by_scheduler(s.scheduler, s, jobs, progress, draws)
     policy, weights = s.policy, np.array(s.policy.weights, dtype=np.float64)
-    order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
+    order, placement = _policy(policy.order, Order, weights), _policy(policy.placement, Placement, weights)
     queues = _queues(s)
     moving = _moving(s, queues)
     if policy.cycle and moving:
@@ -177,8 +179,8 @@ def play_from(s: Scenario, jobs: World, running: Running, last_job: int = -1) ->
     if s.scheduler is not None:
         return play_scenario(s, replace(jobs, running=RunningJobs(*running.placed)), draws=1)
     weights = np.array(s.policy.weights, dtype=np.float64)
-    placement = _placement(s.policy.placement, weights)
-    rank = _rank(_order(s.policy.order, weights), jobs, weights, _accounts(s))
+    placement = _policy(s.policy.placement, Placement, weights)
+    rank = _rank(_policy(s.policy.order, Order, weights), jobs, weights, _accounts(s))
     if rank == "aging":  # what waits is looked at from now on, but has waited since its submission
         rank = jobs.estimate + jobs.submitted
     return _quick(s, jobs, rank, placement, running, last_job)
@@ -191,8 +193,8 @@ def plays_from(s: Scenario, jobs: World) -> bool:
     if s.policy.cycle or _queues(s) is not None or _moving(s, None):
         return False
     weights = np.array(s.policy.weights, dtype=np.float64)
-    fixed = _is_fixed(_order(s.policy.order, weights), jobs)
-    return fixed and _quick_knows(s, jobs, _placement(s.policy.placement, weights))
+    fixed = _is_fixed(_policy(s.policy.order, Order, weights), jobs)
+    return fixed and _quick_knows(s, jobs, _policy(s.policy.placement, Placement, weights))
 
 
 def _moving(s: Scenario, queues: JobQueues | None) -> bool:
@@ -298,23 +300,15 @@ def _fixed_keys(order: Order, jobs: World, weights: Floats, accounts: Accounts |
     return keys
 
 
-def _order(order: str | Order | Callable[..., float], weights: Floats) -> str | Order:
-    if isinstance(order, str):
-        if order in ORDERS:  # the loops know built-in ones by name
-            return TIMED.get(order, order)
-        order = load(order, "order")  # type: ignore[assignment]
-    own = order if isinstance(order, Order) else Order(order)  # type: ignore[arg-type]
-    check_order(own, weights=weights)
-    return own
-
-
-def _placement(placement: str | Placement | Callable[..., float], weights: Floats) -> str | Placement:
-    if isinstance(placement, str):
-        if placement in PLACEMENTS:
-            return placement
-        placement = load(placement, "placement")  # type: ignore[assignment]
-    own = placement if isinstance(placement, Placement) else Placement(placement)  # type: ignore[arg-type]
-    check_placement(own, weights=weights)
+def _policy(policy: str | P | Callable[..., float], kind: type[P], weights: Floats) -> str | P:
+    """Return a policy by the name that the loops know it by, or one of the user's, which is a pure ranking."""
+    catalog, check = (ORDERS, check_order) if kind is Order else (PLACEMENTS, check_placement)
+    if isinstance(policy, str):
+        if policy in catalog:
+            return TIMED.get(policy, policy)  # type: ignore[return-value]
+        policy = load(policy, kind.kind)  # type: ignore[assignment]
+    own = policy if isinstance(policy, kind) else kind(policy)  # type: ignore[arg-type]
+    check(own, weights=weights)
     return own
 
 

@@ -41,7 +41,6 @@ from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import UNLIMITED, Floats, Record
 from fleetlab.sim.limits import UNKNOWN_NODES, copy_counts
 
-YEAR = 365 * 86_400.0
 TRIES = 10_000  # of one job in one cycle
 AT_LIMIT = 500.0  # s until a job at a limit is planned, where nothing else is known (assoc_limit_stop)
 NO_START, STARTED, PLANNED, TOO_LATE = range(4)

@@ -113,11 +113,6 @@ def first_node(records: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     return rows.join(first, on="row", how="left", maintain_order="left")["first"].fill_null("")
 
 
-def without_lost_runs(trace: Trace) -> Workload:
-    """Return the workload of a trace with one row for each job, as far as others ended its runs."""
-    return folded(trace).workload
-
-
 def folded(trace: Trace) -> Trace:
     """Return a trace with one row for each job, as far as others ended its runs.
 

@@ -11,7 +11,7 @@ import polars as pl
 from fleetlab.core import Cluster
 from fleetlab.core.queues import QueueTree
 from fleetlab.schedulers.slurm.config import Slurm
-from fleetlab.schedulers.slurm.reader.conf import add_confs, add_listing, kind_of_conf, read_site, slurm_of
+from fleetlab.schedulers.slurm.reader.conf import add_confs, add_listing, kind_of_conf, slurm_of
 from fleetlab.schedulers.slurm.reader.conf_text import read_text
 from fleetlab.schedulers.slurm.reader.events import read_events, registrations
 from fleetlab.schedulers.slurm.reader.nodes import NodeInventory, read_conf_nodes
@@ -105,11 +105,6 @@ def nodes_of(site: Site, intake: Intake) -> NodeInventory | None:
     """Return the nodes that the configuration has."""
     rows = site.conf.of("nodename")
     return read_conf_nodes(rows, site.conf.files[0], intake) if rows else None
-
-
-def with_partitions(cluster: Cluster, *paths: Path | str) -> Cluster:
-    """Give nodes of a cluster the partitions that another configuration puts them in."""
-    return with_site(cluster, read_site(*(Path(path) for path in paths))) or cluster
 
 
 def with_site(cluster: Cluster | None, site: Site) -> Cluster | None:
