@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from fleetlab._table import GAP, TOGETHER, Column, layout, together
 from fleetlab.core import Estimate, Provenance, Result, as_json, say
+from fleetlab.core.progress import COMPILING, shown
 from fleetlab.core.words import WORDS, as_options
 
 if TYPE_CHECKING:
@@ -115,12 +116,11 @@ def short_answer(
     lines += ["", *beside] if beside else []
     of_what = [n for n in result.notes if n.startswith(("intervals are of", "one run of the log"))][:1]
     lines += [text for note in of_what for text in ("", *wrap(as_options(note, WORDS), width))]
-    names = [name for name, frame in result.tables().items() if frame.height and (not only or name in only)]
+    tables = {name: frame for name, frame in result.tables().items() if frame.height and (not only or name in only)}
     others = []
-    for name in names:
-        frame = result.tables()[name]
+    for name, frame in tables.items():
         chosen = [column for column in columns if column in frame.columns]
-        rows = min(frame.height, ROWS if len(names) > 1 else LINES)
+        rows = min(frame.height, ROWS if len(tables) > 1 else LINES)
         while rows >= min(FEWEST, frame.height):
             drawn = _narrow(frame.select(chosen) if chosen else frame, rows, width)
             if len(lines) + len(drawn) + 2 <= LINES - 3:
@@ -225,10 +225,17 @@ def progress_lines() -> Progress:
 
 @contextmanager
 def progress(unit: str = "rows") -> Iterator[Progress]:
-    """A bar for each thing that is read or fetched, on a terminal; elsewhere a line now and then."""
-    if not sys.stderr.isatty():
-        yield progress_lines()
-        return
+    """A bar for each thing that is read, fetched or compiled, on a terminal; elsewhere a line now and then."""
+    with _bars(unit) if sys.stderr.isatty() else nullcontext(progress_lines()) as draw:
+        shown.append(draw)
+        try:
+            yield draw
+        finally:
+            shown.pop()
+
+
+@contextmanager
+def _bars(unit: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -241,6 +248,7 @@ def progress(unit: str = "rows") -> Iterator[Progress]:
                 bars[what] = bar.add_task(what, total=1.0, said="")
             took = bar.tasks[bars[what]].elapsed or 0.0
             speed = f", {done / took:,.0f}/s" if took > 0.2 else ""
-            bar.update(bars[what], completed=share, said=f"{done:,} {unit}{speed}")
+            counted = "functions" if what == COMPILING else unit
+            bar.update(bars[what], completed=share, said=f"{done:,} {counted}{speed}")
 
         yield progress

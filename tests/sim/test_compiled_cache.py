@@ -26,6 +26,65 @@ print(sum(sink.stats.cache_hits.values()), sum(sink.stats.cache_misses.values())
 """
 
 
+# Compile that function where progress is shown.
+SHOWN = """
+from fleetlab.core.progress import shown
+from fleetlab.sim.jit import compile_notice
+from numba import float64, int64
+from fleetlab.sim.heap import sink
+calls = []
+shown.append(lambda *words: calls.append(words))
+with compile_notice():
+    sink.compile((float64[::1], int64[::1], int64, int64, int64, float64, int64))
+((what, done, share),) = calls
+print(what, done, 0 < share <= 1)
+"""
+
+
+def test_a_compilation_is_shown_by_what_draws_progress(tmp_path):
+    env = os.environ | {"FLEETLAB_COMPILED": str(tmp_path / "compiled")}
+    done = subprocess.run([sys.executable, "-c", SHOWN], env=env, capture_output=True, text=True)
+    assert done.stdout == "compiling 1 True\n", done.stderr
+    assert done.stderr.startswith("compiling the simulator, once")
+
+
+# A built-in order by loops from the cache, the same order asked as Python, and one that is compiled after those loops.
+THREE_WAYS = """
+import sys
+import numpy as np
+import fleetlab
+from fleetlab import order
+from fleetlab.sim.orders import BY_NAME
+from fleetlab.sim.policy import no_state
+
+work = fleetlab.synthesize("pai2020", jobs=300, seed=2)
+few = fleetlab.Cluster.uniform(2, 8)
+
+def waits(by):
+    return fleetlab.simulate(work, few, order=by, backfill="easy", min_coverage=0).jobs["wait"].to_list()
+
+def mine(s, job, now):
+    size = s.instances[job] * (s.gpu_milli[job] if s.gpu_milli[job] > 0 else 1000) / 1000
+    waited = (now - s.submit[job]) / max(1.0, s.estimate[job])
+    return -waited * waited * waited * size
+
+built_in = waits("wfp3")
+print("numba.np.linalg" in sys.modules)
+one = {"submit": 1.0, "estimate": 2.0, "instances": 3, "gpu_milli": 4000}
+print(BY_NAME["wfp3"](no_state()._replace(**{name: np.array([x]) for name, x in one.items()}), 0, 5.0))
+print(waits(order(mine)) == built_in and max(built_in) > 0)
+"""
+
+
+def test_loops_are_loaded_without_what_numba_compiles_with_and_a_policy_still_compiles_after_them(tmp_path):
+    script = tmp_path / "three_ways.py"
+    script.write_text(THREE_WAYS)
+    for _ in ("compile", "load"):
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False", "-96.0", "True"]
+
+
 @pytest.fixture
 def clone(tmp_path):
     """How often a copy of the package at some path loads that function, and how often it compiles it."""

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -28,9 +28,11 @@ from typing import Any, TypeVar
 import numba
 from numba.core import caching as numba_caching
 from numba.core.event import Event, Listener, install_listener
+from numba.core.runtime import rtsys
 from numba.core.types import unliteral
 
 from fleetlab.core.files import distrust, make_private
+from fleetlab.core.progress import COMPILING, shown
 
 try:
     import fcntl
@@ -45,6 +47,7 @@ PROJECT = "fleetlab"
 PACKAGES = ("sim", "schedulers")  # with compiled loops
 PREFIXES = tuple(f"{PROJECT}.{name}" for name in PACKAGES)
 ROOT = Path(__file__).parent
+COMPILED = re.compile(r"^@(?:loop|step|inner|inline|inner_loop|value|cached)\b", re.M)
 NOTICE = "compiling the simulator, once: half a minute (Slurm: two minutes)"  # fits 80 columns
 BESIDE = ROOT / "__pycache__"
 SHIPPED = ROOT.parent / "compiled"  # of a wheel
@@ -231,6 +234,12 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         base = self._impl.filename_base
         self._shipped = _ShippedFile(str(SHIPPED / folder.name), base, folder.name) if _manifest() else None
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401
+        """Load compiled code without all that numba compiles with (half a second): a compilation loads it by itself."""
+        rtsys.initialize(target_context)  # who allocates arrays
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
     def _load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401
         if self._shipped is not None:
             of_code, (triple, *_), code = self._index_key(sig, target_context.codegen())
@@ -292,22 +301,27 @@ value = cached(no_cpython_wrapper=True)
 
 
 class _Notice(Listener):
-    """Print a notice when the first function of this package is compiled rather than loaded from the cache."""
+    """Say when the first function of this package is compiled rather than loaded, and then how many are."""
 
-    printed = False
+    def __init__(self) -> None:
+        self.files: frozenset[Path] = frozenset()  # whose functions may have to be compiled
+        self.known = self.done = 0  # functions
 
     def on_start(self, event: Event) -> None:
-        dispatcher = event.data["dispatcher"]
-        if not _Notice.printed and dispatcher.py_func.__module__.startswith(PREFIXES):
-            _Notice.printed = True
-            print(NOTICE, file=sys.stderr)
+        module = event.data["dispatcher"].py_func.__module__
+        if module.startswith(PREFIXES):
+            if not self.known:
+                print(NOTICE, file=sys.stderr)
+            more = sources(module.removeprefix(f"{PROJECT}.")) - self.files
+            self.known += sum(len(COMPILED.findall(path.read_text("utf-8"))) for path in more)
+            self.files |= more
 
     def on_end(self, event: Event) -> None:
-        pass
+        if event.data["dispatcher"].py_func.__module__.startswith(PREFIXES):
+            self.done += 1
+            for progress in shown[-1:]:
+                progress(COMPILING, self.done, self.done / self.known)
 
 
-@contextmanager
-def compile_notice() -> Iterator[None]:
-    """Print a notice if anything is compiled within."""
-    with install_listener("numba:compile", _Notice()):
-        yield
+# Prints a notice if anything is compiled within, and shows how far that is.
+compile_notice = partial(install_listener, "numba:compile", _Notice())
