@@ -16,7 +16,7 @@ def distinct_rows(frame: pl.DataFrame, columns: Sequence[str] | None = None) -> 
     """Return the distinct rows, in order of appearance, and the number of each row's; of all columns, or of some.
 
     Rows of several columns are compared much more slowly than numbers: columns with one value are left out, and those
-    of whole numbers become one key, as far as their ranges allow.
+    of whole numbers and flags become one key, as far as their ranges allow.
 
     >>> distinct, number = distinct_rows(pl.DataFrame({"a": [5, 5, 7, 5], "b": [1, 2, 1, 1]}))
     >>> distinct.rows(), number.tolist()
@@ -24,7 +24,7 @@ def distinct_rows(frame: pl.DataFrame, columns: Sequence[str] | None = None) -> 
     """
     rows = frame if columns is None else frame.select(columns)
     others, key, size = list[pl.Series](), np.zeros(len(rows), dtype=np.int64), 1
-    for column in rows:
+    for column in rows.with_columns(pl.col(pl.Boolean).cast(pl.Int8)):
         low, high = (column.min(), column.max()) if column.dtype.is_integer() and not column.has_nulls() else (0, MOST)
         span = int(high) - int(low) + 1 if len(rows) else 1  # type: ignore[arg-type]
         if span == 1:
