@@ -116,12 +116,11 @@ def short_answer(
     lines += ["", *beside] if beside else []
     of_what = [n for n in result.notes if n.startswith(("intervals are of", "one run of the log"))][:1]
     lines += [text for note in of_what for text in ("", *wrap(as_options(note, WORDS), width))]
-    names = [name for name, frame in result.tables().items() if frame.height and (not only or name in only)]
+    tables = {name: frame for name, frame in result.tables().items() if frame.height and (not only or name in only)}
     others = []
-    for name in names:
-        frame = result.tables()[name]
+    for name, frame in tables.items():
         chosen = [column for column in columns if column in frame.columns]
-        rows = min(frame.height, ROWS if len(names) > 1 else LINES)
+        rows = min(frame.height, ROWS if len(tables) > 1 else LINES)
         while rows >= min(FEWEST, frame.height):
             drawn = _narrow(frame.select(chosen) if chosen else frame, rows, width)
             if len(lines) + len(drawn) + 2 <= LINES - 3:
