@@ -93,6 +93,8 @@ register(
 )
 register("readers of schedulers' logs",
          "fleetlab.schedulers.slurm.reader:FORMAT", "fleetlab.schedulers.kubernetes.reader:FORMAT")  # fmt: skip
+register("running clusters", "fleetlab.schedulers.slurm.source:SlurmSource",
+         "fleetlab.schedulers.kubernetes.source:KubernetesSource")  # fmt: skip
 register("cells of notebooks", "fleetlab.report.cell:cell")
 register("nouns in notebooks", "fleetlab.report.cell:noun_cell")
 register("figures of matplotlib", "fleetlab.report.plots:to_matplotlib")

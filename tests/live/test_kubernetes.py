@@ -7,11 +7,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from fleetlab.core.sources import SourceError
 from fleetlab.live.journal import trace_of
-from fleetlab.live.kubernetes import KubernetesSource, items, stripped_pod
 from fleetlab.live.options import WatchOptions
-from fleetlab.live.sources import SourceError
 from fleetlab.live.watch import Watcher
+from fleetlab.schedulers.kubernetes.source import KubernetesSource, items, stripped_pod
 
 BEGIN = 1_800_000_000.0
 FULL = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."

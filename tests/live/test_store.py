@@ -9,8 +9,8 @@ import time
 import pytest
 
 from fleetlab.core.errors import FleetlabError, TraceError
+from fleetlab.core.sources import ENDED, PRESENT, RECORDED, Row, mark_of
 from fleetlab.live.journal import Cursor, stored_rows
-from fleetlab.live.sources import ENDED, PRESENT, RECORDED, Row, mark_of
 from fleetlab.live.store import MOST_SEGMENTS, Store
 
 

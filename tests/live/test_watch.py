@@ -19,15 +19,15 @@ from tests.live.cluster import answer, drawn, install, scontrol
 
 from fleetlab.core import Scenario
 from fleetlab.core.errors import FleetlabError
+from fleetlab.core.sources import SourceError
 from fleetlab.gpu.monitor import outputs
 from fleetlab.live.analyze import predict
 from fleetlab.live.journal import trace_of
 from fleetlab.live.options import WatchOptions
 from fleetlab.live.present import COUNTERS, GAUGES, HISTOGRAM, PREFIX, Metrics, present_of
-from fleetlab.live.slurm import SlurmSource
-from fleetlab.live.sources import SourceError
 from fleetlab.live.watch import Watcher
 from fleetlab.schedulers.slurm.reader.submissions import options_of
+from fleetlab.schedulers.slurm.source import SlurmSource
 from fleetlab.studies.eta.question import question_of
 from fleetlab.studies.eta.snapshot import History
 
@@ -399,7 +399,7 @@ def test_waits_are_predicted_for_the_jobs_that_wait_and_for_a_request(tmp_path):
     object.__setattr__(made.options, "history", 1.0)
     made.start().poll()
     made.stop()
-    found = predict(made.trace(), "slurm", ["8 A100, 1 h"])
+    found = predict(made.trace(), SlurmSource, ["8 A100, 1 h"])
     (queue, level, median), _ = found["wait"]
     assert (queue, level) == ("gpu", "0.5")
     assert 400 <= median <= 740  # the first of four ends that has run for 460 s
@@ -412,7 +412,7 @@ def test_without_waiting_jobs_only_requests_are_predicted(tmp_path):
     object.__setattr__(made.options, "history", 1.0)
     made.start().poll()
     made.stop()
-    found = predict(made.trace(), "slurm", ["1 GPU, 1 h"])
+    found = predict(made.trace(), SlurmSource, ["1 GPU, 1 h"])
     assert found["wait"] == []
     assert [row[2] for row in found["request"]] == [0.0, 0.0, 0.0]
 

@@ -21,7 +21,7 @@ from realtest.kubernetes.lab import ADMISSION, TOKEN, Lab, kubeconfig, missing
 from realtest.kubernetes.objects import Load, nodes_of, pods_of
 
 from fleetlab.core import Trace
-from fleetlab.live.kubernetes import InPod, KubernetesSource
+from fleetlab.schedulers.kubernetes.source import InPod, KubernetesSource
 
 pytestmark = pytest.mark.kubernetes
 ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "watch" / "role.yaml"

@@ -22,7 +22,7 @@ from fleetlab.commands.options import (
     talk,
     trace_of,
 )
-from fleetlab.live.options import System, WatchOptions
+from fleetlab.live.options import WatchOptions
 
 app = App()
 
@@ -263,7 +263,7 @@ DEFAULTS = WatchOptions()
         "fleetlab eta watched/trace",
     )
 )
-def watch(system: System, *, options: Annotated[WatchOptions, FLAT] = DEFAULTS, json: Json = False) -> None:
+def watch(system: str, *, options: Annotated[WatchOptions, FLAT] = DEFAULTS, json: Json = False) -> None:
     """Read a running cluster every minute: keep every job, and serve waits and GPUs to Prometheus. Stop with Ctrl-C.
 
     Parameters

@@ -13,19 +13,16 @@ import polars as pl
 from fleetlab.core import Trace
 from fleetlab.core.errors import FleetlabError, TraceError, WorkloadError
 from fleetlab.core.files import atomic_write
-from fleetlab.live.journal import PREDICTED, STORE, TRACE, Snapshot, trace_of
-from fleetlab.live.kubernetes import KubernetesSource
-from fleetlab.live.slurm import SlurmSource
-from fleetlab.live.sources import Source
+from fleetlab.core.sources import Source, source_kind
+from fleetlab.live.journal import PREDICTED, STORE, TRACE, Snapshot, queue_of, trace_of
 from fleetlab.studies.eta import eta
 
-SOURCES: dict[str, type[Source]] = {"slurm": SlurmSource, "kubernetes": KubernetesSource}
 PAST_S = 14 * 86_400.0  # s of history that predictions are made from
 REPLAYS = 100
 Values = list[tuple[str, str, float]]
 
 
-def predict(trace: Trace, system: str, requests: list[str]) -> dict[str, Values]:
+def predict(trace: Trace, source: type[Source], requests: list[str]) -> dict[str, Values]:
     """Return how long the jobs that wait are predicted to wait still, by queue, and jobs that would come now."""
     waits: Values = []
     now = trace.provenance.settings["watched_until"]  # else it would be the last moment at which something waited
@@ -34,7 +31,7 @@ def predict(trace: Trace, system: str, requests: list[str]) -> dict[str, Values]
     except WorkloadError:  # nothing waits, or all that waits can never start
         queue = None
     if queue is not None:
-        names = _queues(trace, system)
+        names = _queues(trace, source)
         seconds = queue.select(queue=pl.col("job").replace_strict(names, default="none"), seconds="median, s")
         for name, part in seconds.group_by("queue"):
             for level in (0.5, 0.9):
@@ -51,12 +48,10 @@ def predict(trace: Trace, system: str, requests: list[str]) -> dict[str, Values]
     return {"wait": sorted(waits), "request": answers}
 
 
-def _queues(trace: Trace, system: str) -> dict[str, str]:
+def _queues(trace: Trace, source: type[Source]) -> dict[str, str]:
     assert trace.names is not None
     frame = trace.workload.frame
-    own = pl.coalesce(pl.col("queue").cast(pl.String), pl.col("user").cast(pl.String))
-    queue = pl.col("partitions").list.first() if system == "slurm" else own
-    return dict(frame.select("job", queue=queue.fill_null("none")).join(trace.names.collect(), on="job")
+    return dict(frame.select("job", queue=queue_of(source).fill_null("none")).join(trace.names.collect(), on="job")
                 .select("name", "queue").iter_rows())  # fmt: skip
 
 
@@ -64,12 +59,12 @@ def main() -> int:
     """Do one task; status 1 and a line on stderr where it cannot be done."""
     parser = argparse.ArgumentParser(prog="fleetlab.live.analyze")
     parser.add_argument("task", choices=("trace", "predict"))
-    parser.add_argument("system", choices=tuple(SOURCES))
+    parser.add_argument("system")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--request", action="append", default=[])
     words = parser.parse_args()
     os.nice(5)  # the poll goes first
-    folder, source = words.folder, SOURCES[words.system]
+    folder, source = words.folder, source_kind(words.system)
     try:
         if words.task == "trace":
             trace_of(folder, source).save(folder / TRACE)
@@ -77,7 +72,7 @@ def main() -> int:
         polled = Snapshot.load(folder / STORE).cursor.polled or 0.0
         trace = trace_of(folder, source, since=polled - PAST_S)
         try:
-            predictions = predict(trace, words.system, words.request)
+            predictions = predict(trace, source, words.request)
         except TraceError:  # no job has waited and started yet: there is nothing to go by
             predictions = {"wait": [], "request": []}
         at = (trace.workload.epoch or 0.0) + trace.provenance.settings["watched_until"]

@@ -22,7 +22,7 @@ from fleetlab.core import Trace, TraceError
 from fleetlab.core.durations import plural
 from fleetlab.core.errors import FleetlabError
 from fleetlab.core.files import atomic_write
-from fleetlab.live.sources import UNSEEN, Row, Source
+from fleetlab.core.sources import UNSEEN, Row, Source
 from fleetlab.traces import read
 
 LAYOUT = 1
@@ -230,6 +230,12 @@ def read_rows(source: type[Source], rows: Iterable[Mapping[str, Any]], nodes: st
         shutil.copytree(site, folder) if site is not None and site.is_dir() else folder.mkdir()
         source.write_log(rows, nodes, folder)
         return read(folder, source.format)
+
+
+def queue_of(source: type[Source]) -> pl.Expr:
+    """Return where a job waits, of the columns of a workload."""
+    first = {"partitions": pl.col("partitions").list.first()}
+    return pl.coalesce(first.get(name, pl.col(name).cast(pl.String)) for name in source.queue)
 
 
 def trace_of(folder: Path, source: type[Source], *, since: float | None = None) -> Trace:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from fleetlab.core.errors import FleetlabError
 
@@ -79,6 +78,3 @@ class WatchOptions:
             msg = f"not an address and a port: `{self.listen}`"
             raise FleetlabError(msg, hint=f"--listen {LISTEN}, or --listen off")
         return host.strip("[]"), int(port)
-
-
-System = Literal["slurm", "kubernetes"]

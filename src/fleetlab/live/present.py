@@ -20,8 +20,8 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, FleetlabError, Provenance, Trace, TraceError
 from fleetlab.core.durations import plural
 from fleetlab.core.result import FieldsResult
-from fleetlab.live.journal import read_rows
-from fleetlab.live.sources import DOWN, DRAINED, UP, Poll, Source
+from fleetlab.core.sources import DOWN, DRAINED, UP, Poll, Source
+from fleetlab.live.journal import queue_of, read_rows
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -81,25 +81,19 @@ def _jobs(source: type[Source], trace: Trace, poll: Poll) -> pl.DataFrame:
     frame = trace.workload.frame.select(
         "job", "submit", "start", status=pl.col("status").cast(pl.String),
         gpus=pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / 1000,
-        partition=pl.col("partitions").list.first(), of_queue=pl.col("queue").cast(pl.String),
-        user=pl.col("user").cast(pl.String), app=pl.col("app").cast(pl.String),
+        queue=queue_of(source), team=pl.col(source.team).cast(pl.String),
     )  # fmt: skip
-    # The reader of Slurm's log keeps the account as the application, that of pods the namespace as the user.
-    is_slurm = source.format == "slurm"
-    queue, team = ("partition", "app") if is_slurm else (pl.coalesce("of_queue", "user"), "user")
     assert trace.names is not None
     reason_of = {name: row.reason for row in poll.rows.values() if row.reason for name in source.job_names(row.data)}
     reasons = pl.DataFrame(
         {"name": list(reason_of), "given": list(reason_of.values())}, schema=dict.fromkeys(("name", "given"), pl.String)
     )
     frame = frame.join(trace.names.collect(), on="job", how="left").join(reasons, on="name", how="left")
-    if is_slurm:  # tasks of an array that have not been split off have one row
-        by_series = trace.series.get("reason")
-        if by_series is not None:
-            frame = frame.join(by_series.collect(), on="job", how="left")
-            frame = frame.with_columns(given=pl.coalesce("given", "reason")).drop("reason")
+    if (by_series := trace.series.get("reason")) is not None:  # of tasks of an array that have one row
+        frame = frame.join(by_series.collect(), on="job", how="left")
+        frame = frame.with_columns(given=pl.coalesce("given", "reason")).drop("reason")
     frame = frame.with_columns(
-        pl.col("submit", "start") + epoch, queue=queue, team=team, reason=pl.col("given").fill_null("None")
+        pl.col("submit", "start") + epoch, reason=pl.col("given").fill_null("None")
     ).with_columns(pl.col("queue", "team").fill_null("none"))
     return frame.with_columns(_few(frame, column) for column in ("queue", "team", "reason"))
 

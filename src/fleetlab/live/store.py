@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
+from fleetlab.core.sources import PRESENT, UNSEEN, Row
 from fleetlab.live.journal import (
     DONE,
     MISSED,
@@ -38,7 +39,6 @@ from fleetlab.live.journal import (
     row_line,
     sync_folder,
 )  # fmt: skip
-from fleetlab.live.sources import PRESENT, UNSEEN, Row
 
 RECENT_S = 4 * 3600.0  # s for which the key of an ended job is remembered, so that it is not written again
 MOST_SEGMENTS = 60  # files of ended jobs; beyond, small ones become one

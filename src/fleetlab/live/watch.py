@@ -18,14 +18,12 @@ import polars as pl
 from fleetlab.core.durations import plural
 from fleetlab.core.errors import FleetlabError
 from fleetlab.core.files import atomic_write, plain
+from fleetlab.core.sources import PRESENT, Missing, Poll, Row, Source, SourceError, source_kind
 from fleetlab.gpu.monitor.outputs import serve_metrics
 from fleetlab.gpu.monitor.run import stop_event
 from fleetlab.live.journal import NODES, PREDICTED, SITE, STORE, Cursor
-from fleetlab.live.kubernetes import KubernetesSource, api_of
-from fleetlab.live.options import System, WatchOptions
+from fleetlab.live.options import WatchOptions
 from fleetlab.live.present import Metrics, Present, Watched, present_of, watched
-from fleetlab.live.slurm import SlurmSource
-from fleetlab.live.sources import PRESENT, Missing, Poll, Row, Source, SourceError
 from fleetlab.live.store import Store
 
 FOLD_S, FOLD_BYTES = 3600.0, 8 << 20  # the journal is folded when it is so old, or so large
@@ -36,14 +34,7 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 
 
-def source_of(system: System, options: WatchOptions) -> Source:
-    """Return the source of a system."""
-    if system == "slurm":
-        return SlurmSource()
-    return KubernetesSource(api_of(options.kubeconfig, options.context))
-
-
-def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched:
+def watch(system: str, options: WatchOptions, *, say: Say = print) -> Watched:
     """Look at a running cluster until stopped, or once; return what it was at the last poll.
 
     Parameters
@@ -73,13 +64,13 @@ def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched
 
     """
     options.check()
-    source = source_of(system, options)
+    source = source_kind(system).at(options.kubeconfig, options.context)
     try:
         name = source.name()
     except SourceError as e:
         name = _watched_before(options.out, system)
         if options.once or not name:
-            raise FleetlabError(f"{system} does not answer: {e}", hint=HINTS[system]) from None
+            raise FleetlabError(f"{system} does not answer: {e}", hint=source.hint) from None
         say(f"{system} does not answer: {e}; it is asked again at every poll")
     with ExitStack() as stack:
         if options.out is not None:
@@ -90,7 +81,7 @@ def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched
             watcher.step()
             if watcher.present is None:
                 failed = "; ".join(f"{part}: {why}" for part, why in watcher.failing.items())
-                raise FleetlabError(f"{system} gave no list of jobs: {failed}", hint=HINTS[system])
+                raise FleetlabError(f"{system} gave no list of jobs: {failed}", hint=source.hint)
             return watched(system, name, watcher.present)
         if address := options.address():
             host, port = address
@@ -99,12 +90,6 @@ def watch(system: System, options: WatchOptions, *, say: Say = print) -> Watched
         over = stack.enter_context(stop_event())
         _loop(watcher, over, options)
         return watched(system, name, watcher.present or Present(time.time()))
-
-
-HINTS = {
-    "slurm": "run it where squeue, sacct and scontrol work, such as a login node",
-    "kubernetes": "`kubectl get pods -A` must work here, or --kubeconfig and --context say how",
-}
 
 
 def _loop(watcher: Watcher, over: threading.Event, options: WatchOptions) -> None:
@@ -286,7 +271,7 @@ class Watcher:
             raise FleetlabError(msg, hint=f"the rows are kept in {self.options.out}, and so is an earlier trace")
 
 
-def _watched_before(folder: Path | None, system: System) -> str:
+def _watched_before(folder: Path | None, system: str) -> str:
     """Return which cluster a folder is of: a watch that is started again may find it down."""
     path = folder / STORE / "cluster" if folder is not None else None
     text = path.read_text("utf-8", "replace").strip() if path is not None and path.is_file() else ""

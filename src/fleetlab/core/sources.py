@@ -10,7 +10,10 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
+
+from fleetlab.core.names import lookup
+from fleetlab.core.plugins import registered
 
 # How much a row knows, ascending: of two rows of one job the one that knows more counts, of equals the later.
 PRESENT, UNSEEN, ENDED, RECORDED = range(4)
@@ -81,10 +84,17 @@ class Missing:
 
 
 class Source(Protocol):
-    """A running cluster."""
+    """A running cluster. A system brings one by registering a class at the extension point `running clusters`."""
 
     format: ClassVar[str]  # of the reader that takes its rows
     parts: ClassVar[tuple[str, ...]]  # that answer or fail by themselves
+    hint: ClassVar[str]  # what must work here
+    queue: ClassVar[tuple[str, ...]]  # columns of jobs: the first that is not null is where the job waits
+    team: ClassVar[str]  # the column of jobs that says whose they are
+
+    @classmethod
+    def at(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
+        """Return the cluster that this machine reaches."""
 
     def name(self) -> str:
         """Return what the cluster is called; SourceError if nobody answers."""
@@ -105,6 +115,12 @@ class Source(Protocol):
     @staticmethod
     def write_log(rows: Iterable[Mapping[str, Any]], nodes: str, folder: Path) -> None:
         """Write rows as the files that the reader takes."""
+
+
+def source_kind(system: str) -> type[Source]:
+    """Return the class that reads a system which is registered."""
+    kinds: dict[str, type[Source]] = {kind.format: kind for kind in registered("running clusters")}
+    return kinds[lookup("system", system, tuple(kinds))]
 
 
 LONGEST_S = 60.0  # s that a command may take

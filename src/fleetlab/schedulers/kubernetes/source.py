@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from fleetlab.live.sources import (
+from fleetlab.core.sources import (
     DOWN,
     DRAINED,
     ENDED,
@@ -171,9 +171,17 @@ class KubernetesSource:
 
     format: ClassVar[str] = "kubernetes"
     parts: ClassVar[tuple[str, ...]] = ("pods", "nodes")
+    hint: ClassVar[str] = "`kubectl get pods -A` must work here, or --kubeconfig and --context say how"
+    queue: ClassVar[tuple[str, ...]] = ("queue", "user")
+    team: ClassVar[str] = "user"  # the reader keeps the namespace there
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.time) -> None:
         self._api, self._clock = api, clock
+
+    @classmethod
+    def at(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
+        """Return the cluster of kubectl, or of the pod that this runs in."""
+        return cls(api_of(kubeconfig, context))
 
     def name(self) -> str:
         """Return the address of the API server, after it has answered."""

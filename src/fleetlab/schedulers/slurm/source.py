@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fleetlab.core.errors import TraceError
-from fleetlab.live.sources import (
+from fleetlab.core.sources import (
     DOWN,
     DRAINED,
     ENDED,
@@ -79,11 +79,19 @@ class SlurmSource:
 
     format: ClassVar[str] = "slurm"
     parts: ClassVar[tuple[str, ...]] = ("squeue", "scontrol", "sacct")
+    hint: ClassVar[str] = "run it where squeue, sacct and scontrol work, such as a login node"
+    queue: ClassVar[tuple[str, ...]] = ("partitions",)
+    team: ClassVar[str] = "app"  # the reader keeps the account there
 
     def __init__(self, ask: Ask = ask, clock: Callable[[], float] = time.time) -> None:
         self._ask, self._clock = ask, clock
         self._fields: list[str] | None = None
         self._swept = 0.0
+
+    @classmethod
+    def at(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
+        """Return the cluster that this machine is a client of."""
+        return cls()
 
     def name(self) -> str:
         """Return the name of the cluster."""
