@@ -27,7 +27,6 @@ GIVEN = {  # another value than the default for each word, as text and as a valu
     "speed_classes": ("app:a=light,other=heavy", {"app:a": "light", "other": "heavy"}),
     "preemption": ("true", True),
     "quota": ("16", 16),
-    "queues": ('{"column":"user","queue":[{"name":"u"}]}', {"column": "user", "queue": [{"name": "u"}]}),
     "recovery": ("every=600,save=10", {"every": 600, "save": 10}),
     "weights": ("1,2", [1.0, 2.0]),
     "seed": ("3", 3),

@@ -14,7 +14,7 @@ NOUNS = {"policy": "Policy", "scenario": "Scenario", "data": "Data"}
 CATALOGS = (
     ("Queue orders", catalog.ORDERS), ("Backfill rules", catalog.BACKFILLS), ("Placements", catalog.PLACEMENTS),
     ("Runtime estimates", catalog.ESTIMATES), ("Sharing modes", catalog.SHARINGS), ("Speed profiles", catalog.SPEEDS),
-    ("Rules of queues", catalog.QUEUE_RULES), ("Metrics", catalog.METRICS), ("Wait reasons", catalog.REASONS),
+    ("Metrics", catalog.METRICS), ("Wait reasons", catalog.REASONS),
     ("Holders", catalog.HOLDERS), ("Resources", catalog.RESOURCES),
 )  # fmt: skip
 COLUMNS = {

@@ -30,7 +30,6 @@ from fleetlab.core import (
     WorkloadError,
 )
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS
-from fleetlab.core.queues import Queue, QueueTree
 from fleetlab.core.words import POLICY, WORDS, Words, shorthand
 from fleetlab.schedulers.slurm.config import Partition, Slurm
 
@@ -72,9 +71,6 @@ VALUES = {
     "speed_classes": st.sampled_from([None, "app:bert=light,other=heavy", {"user:ada": "mine", "other": "heavy"}]),
     "preemption": st.just(False),
     "quota": st.none() | st.floats(0, 1e6) | st.dictionaries(NAMES, st.floats(0, 1e6), min_size=1, max_size=3),
-    "queues": st.sampled_from(
-        [None, "site", "kueue", QueueTree([Queue("a", guaranteed={"gpu": 4.0}), Queue("b", "a")])]
-    ),
     "recovery": st.none() | st.builds(Recovery, SECONDS, SECONDS, SECONDS),
     "events": st.lists(EVENTS, max_size=3),
     "cycle": st.floats(0, 1e6),

@@ -23,10 +23,8 @@ MAY_NAME = {
     "__init__.py": "registers what is built in",
     "commands/traces.py": "`fleetlab collect` gathers by the commands of a system",
     "traces/shipped.py": "the format of the recorded run that ships",
-    "live/": "a running cluster is asked by its own commands",
     "gpu/": "sharing stacks and their formats",
     "core/catalog/reasons.py": "a column has what squeue shows in place of a reason",
-    "core/queue_rules.py": "rules of queues by their earlier names",
 }
 
 

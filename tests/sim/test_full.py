@@ -21,7 +21,7 @@ from fleetlab.sim import nodes as on_nodes
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import DONE, RUNNING, WAITING
 from fleetlab.sim.ledger.ledger import ledger
-from fleetlab.sim.queue_tables import JobQueues
+from fleetlab.sim.quota import StatedQuotas
 from fleetlab.sim.reference.play import Speeds, play, speeds_of
 from fleetlab.sim.world import world
 
@@ -195,7 +195,7 @@ def test_the_laws_hold_when_nodes_come_and_go(workload, order, seed):
 )
 def test_no_user_ever_holds_more_than_the_quota(workload, limit, backfill):
     w = world(workload, CLUSTER)
-    played = play(w, queues=JobQueues(quota={w.users[0]: limit / 1000}), backfill=backfill)
+    played = play(w, quotas=StatedQuotas({w.users[0]: limit / 1000}, w.frame), backfill=backfill)
     obeys(w, played)
     need = w.gpu_milli
     runs = played.runs(w.first)
@@ -636,9 +636,8 @@ import json, sys, numpy as np, fleetlab
 from fleetlab.sim.world import world
 from fleetlab.core.events import *
 from fleetlab.sim.ledger.ledger import holders, ledger
-from fleetlab.core.queue_rules import Queues
 from fleetlab.sim.engine import play as quick
-from fleetlab.sim.queue_tables import JobQueues
+from fleetlab.sim.quota import StatedQuotas
 from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Speed
 t, some = (fleetlab.synthesize('pai2020', jobs=n, seed=5, constrained=1.0) for n in (120, int(sys.argv[1])))
@@ -647,19 +646,12 @@ w, known = world(some.workload, c, estimate='group'), world(some.workload, c)
 pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
 speeds = speeds_of(Speed.default(), 'time-slicing', w)
-quota = JobQueues(quota=dict.fromkeys(w.users, 20))
-few = fleetlab.Cluster.of(c.frame[::5], source='fewer')
-narrow = world(t.workload, few, estimate='group')
-users = sorted(narrow.users, key=lambda u: -int((narrow.user == narrow.users.index(u)).sum()))[:6]
-tree = Queues.of({'column': 'user', 'reclaim': 'any', 'within': 'newer', 'share': 'used', 'queue': [
-    {'name': 'all', 'guaranteed': {'gpu': 64}}] + [
-    {'name': u, 'parent': 'all', 'guaranteed': {'gpu': 1 + 4 * k}, 'per_user': {'minutes': {'gpu': 9000}}}
-    for k, u in enumerate(users)]})
+quota = StatedQuotas(20, w.frame)
 saves = Recovery(600, 10, 30)
 runs = [
-    play(w, order='las', preempt=True, events=events, cluster=c, speeds=speeds, queues=quota, recovery=saves, seed=1),
+    play(w, order='las', preempt=True, events=events, cluster=c, speeds=speeds, quotas=quota, recovery=saves, seed=1),
     play(w, order='fair', backfill='conservative', placement='fgd', events=events, cluster=c, speeds=speeds, seed=2),
-    play(w, order='sjf', backfill='easy', placement='random', queues=quota, seed=3),
+    play(w, order='sjf', backfill='easy', placement='random', quotas=quota, seed=3),
     play(w, backfill='easy'),
     play(known, order='sjf', backfill='conservative'),
     quick.play(w, order='fifo', backfill='easy', placement='best_fit'),
@@ -667,11 +659,8 @@ runs = [
     play(w, order='server_filling_srpt', placement='worst_fit', recovery=saves),
     play(w, order='aging', backfill='none', placement='gpu_packing'),
 ]
-queues = play(narrow, queues=JobQueues(tree, cluster=few), recovery=saves, seed=1)
-assert queues.preemptions.sum() > 9
 names = ('start', 'end', 'where', 'lost')
-said = [[np.nan_to_num(getattr(r, n), nan=-1).tolist() for n in names] for r in [*runs, queues]]
-said += [[ledger(narrow, queues).tolist(), holders(narrow, queues).seconds.tolist()]]
+said = [[np.nan_to_num(getattr(r, n), nan=-1).tolist() for n in names] for r in runs]
 said += [[ledger(w, r).tolist(), holders(w, r).seconds.tolist()] for r in runs]
 print(json.dumps(said))
 """

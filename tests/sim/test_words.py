@@ -8,7 +8,6 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Faults, Prices, Recovery, Scenario, Speed, Trace, Workload
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, SHARINGS
-from fleetlab.core.queues import Limits, Queue, QueueTree
 from fleetlab.core.words import WORDS
 from fleetlab.schedulers.slurm.config import Slurm
 
@@ -40,8 +39,7 @@ SPELLINGS = {
     "speed": (Speed.named("published"), "published"),
     "speed_classes": ({"user:a": "light", "other": "heavy"}, "user:a=light,other=heavy"),
     "preemption": (True, "true"),
-    "quota": ({"a": 2.0}, "a=2"),
-    "queues": (QueueTree([Queue("a", limits=Limits(jobs=1))]), '[{"name": "a", "limits": {"jobs": 1}}]'),
+    "quota": ({"a": 2.0, "queue:b": 1.0}, "a=2,queue:b=1"),
     "recovery": (Recovery(every=2, save=1), "every=2,save=1"),
     "events": ([Faults(50, 5)], '[{"event": "faults", "mtbf": 50, "mttr": 5}]'),
     "weights": ((1.0, 0.5), "1,0.5"),

@@ -177,11 +177,10 @@ def test_what_the_log_recorded_stands_beside_it():
 
 
 def test_a_queue_with_quota_left_and_a_shorter_estimate_are_tried():
-    queues = {"column": "queue", "queue": [{"name": "full", "limits": {"resources": {"gpu": 2}}}, {"name": "free"}]}
     jobs = workload(
         submit=[0.0, 1.0, 1.5], runtime=[10.0, 6.0, 1.0], gpu_milli=[2000, 2000, 1000], queue=["full", "full", "free"]
     )
-    told = fleetlab.explain(jobs, FOUR, job=1, queues=queues)
+    told = fleetlab.explain(jobs, FOUR, job=1, quota={"queue:full": 2})
     assert told.tables()["segments"].select("from", "until", "reason").rows() == [(1.0, 10.0, "quota")]
     tried = told.tables()["what would have started it sooner"]
     assert tried.row(0)[:3] == ("queue free", "queue", 1.0)

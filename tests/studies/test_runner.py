@@ -19,7 +19,6 @@ def contents(scenario, nothing=None):
     return {
         "key": scenario.key,
         "scheduler": scenario.scheduler,
-        "queues": scenario.queues,
         "node events": scenario.node_events,
         "series": {name: table.collect().rows() for name, table in trace.series.items()},
         "names": None if trace.names is None else trace.names.collect().rows(),
@@ -60,7 +59,7 @@ def test_all_that_a_scenario_holds_is_in_the_worker_too():
         other.after(other, node_events=events),
         first.replace(estimate="requested"),
         first.replace(estimate=first.workload.frame["runtime"] * 3),
-        first.replace(queues={"queue": [{"name": "vision", "limits": {"resources": {"gpu": 4}}}]}),
+        first.replace(quota={"queue:vision": 4}),
     ]
     calls = [Call(scenario, {}) for scenario in scenarios]
     there, here = in_worker(contents, calls), [contents(scenario) for scenario in scenarios]

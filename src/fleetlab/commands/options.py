@@ -115,7 +115,6 @@ class ScenarioOptions:
     speed_classes: Annotated[str | None, _option("speed_classes")] = None
     preemption: Annotated[bool | None, _option("preemption", name=("--preemption", "--preempt"), negative=())] = None
     quota: Annotated[str | None, _option("quota")] = None
-    queues: Annotated[str | None, _option("queues")] = None
     recovery: Annotated[str | None, _option("recovery")] = None
     cycle: Annotated[str | None, _option("cycle")] = None
     weights: Annotated[str | None, _option("weights")] = None

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from fleetlab.core.catalog import QUEUE_RULES
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import clip
-from fleetlab.core.queue_rules import RENAMED
 from fleetlab.core.schedulers import names_alone
 from fleetlab.core.word_values import OWN_NAME
 from fleetlab.core.words import EVENT, SHIPPED, SITE, WORDS, check
@@ -20,8 +18,7 @@ LONGEST = 8_000  # characters of an address
 
 def _is_name(word: str, value: str) -> bool:
     """Whether a value of a word that may be a file is none."""
-    names = {"scheduler": (SITE, EVENT, *names_alone()), "queues": (SITE, *QUEUE_RULES.names, *RENAMED)}
-    return value in names.get(word, ())
+    return word == "scheduler" and value in (SITE, EVENT, *names_alone())
 
 
 def query_pairs(query: str) -> list[tuple[str, str]]:

@@ -13,7 +13,6 @@ from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
 from fleetlab.core.names import clip
-from fleetlab.core.queue_rules import Queues
 from fleetlab.core.schedulers import Scheduler, kind_of
 from fleetlab.core.words import EVENT, POLICY, WORDS, check, plain, shorthand, text
 
@@ -41,9 +40,7 @@ class Policy:
     preemption
         Whether running jobs are preempted for jobs ahead of them.
     quota
-        GPUs that each user may hold, or those that some may.
-    queues
-        Quotas of queues, or whose rules those of the trace follow; site: its own.
+        GPUs that each user may hold, or those that some users, queues, groups or apps may.
     recovery
         What checkpoints keep, and cost.
     speed
@@ -80,7 +77,6 @@ class Policy:
     sharing: str = "fractional"
     preemption: bool = False
     quota: float | Mapping[str, float] | None = None
-    queues: Queues | str | None = None  # or whose rules those of the trace follow; site: its own
     recovery: Recovery | None = None
     speed: Any = None  # a name, a file, or a profile
     speed_classes: Mapping[str, str] | None = None  # class of a profile by app, user, group or queue of a job
@@ -243,8 +239,6 @@ def _titled(name: str, value: Any) -> str:  # noqa: ANN401
         return name
     if name == "latency" and isinstance(value, Mapping):
         return "latency by class"
-    if name == "queues" and isinstance(value, Mapping):
-        return f"{len(value.get('queue', ()))} queues"
     if name == "window":
         begin, _, end = value.partition("..")
         return f"window {duration(float(begin or 0))} to {duration(float(end)) if end else 'the end'}"

@@ -71,18 +71,9 @@ class Queue:
     limits: Limits = field(default_factory=Limits)  # of the queue with all below it
     per_user: Limits = field(default_factory=Limits)
     job: JobLimits = field(default_factory=JobLimits)
-    guaranteed: Amounts = field(
-        default_factory=dict
-    )  # nominal quota: others that borrow of it can be made to give back
-    borrowing: Amounts = field(default_factory=dict)  # the most above its own; not named: whatever others leave
-    lending: Amounts = field(default_factory=dict)  # the most that others may borrow of it; not named: all
     priority: int = 0
     qos: tuple[str, ...] = ()  # that its jobs may use; empty: any
     default_qos: str | None = None
-    reclaim: str | None = None  # whom its jobs preempt, of queues that borrow; None: as the rules of all queues say
-    within: str | None = None  # of its own
-    borrow: str | None = None  # while it borrows, of queues that borrow
-    strict: bool | None = None  # its jobs wait behind the first that cannot start
 
 
 class QueueTree(Mapping[str, Queue]):

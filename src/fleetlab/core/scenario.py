@@ -28,7 +28,6 @@ from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.provenance import Provenance, digest
-from fleetlab.core.queue_rules import LIMITS_ALONE, Queues
 from fleetlab.core.schedulers import Feature, Scheduler
 from fleetlab.core.site_change import SiteChange
 from fleetlab.core.words import (
@@ -267,9 +266,7 @@ class Scenario:
         stays = rows is None and self.before is not None and self.before.of_window
         before = self.before_with_estimate if stays else None  # what comes before the window
         # Run times are filled in: what is left without one stays so.
-        policy = self.policy.replace(
-            estimate=estimate, scheduler=self.scheduler or self.policy.scheduler, queues=self.queues
-        )
+        policy = self.policy.replace(estimate=estimate, scheduler=self.scheduler or self.policy.scheduler)
         data = Data(
             workload, self.data.cluster, before=before, node_events=self.data.node_events if rows is None else (),
             moved=self.replica > 0,
@@ -494,20 +491,6 @@ class Scenario:
 
         """
         return self.scheduler is not None and feature in self.scheduler.honors
-
-    @cached_property
-    def queues(self) -> Queues | None:
-        """The queues that jobs wait in: those given, or the trace's own; None: none, or the scheduler knows them."""
-        option, own = self.policy.queues, self.trace.queues
-        if isinstance(option, Queues) or (option is None and self.scheduler is not None):
-            return option
-        if option is not None and own is None and (site := self.trace.scheduler) is not None:
-            accounts = site.accounts()
-            own = None if accounts is None else Queues(accounts.tree, accounts.qos, LIMITS_ALONE)
-        if option is not None and own is None:
-            msg = f"the trace does not tell the quotas of its queues: {self.trace.workload.source}"
-            raise TraceError(msg, hint="queues=FILE.toml gives them: [[queue]] entries and rules")
-        return own if own is None or option in (None, SITE) else replace(own, rules=str(option))
 
     @property
     def node_events(self) -> tuple[Event, ...]:

@@ -26,7 +26,6 @@ from fleetlab.core.cluster import SCHEMA as NODES
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
-from fleetlab.core.queue_rules import Queues
 from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.schedulers import Scheduler, scheduler_of, scheduler_values
 from fleetlab.core.workload import DEFAULTS as WORKLOAD_DEFAULTS
@@ -77,8 +76,6 @@ class Trace(Result):
         The nodes, where the log tells them.
     scheduler
         The site's own, where its configuration was read too.
-    queues
-        The quotas of a site that has no Slurm.
     usage
         Averages of sensors per instance. This and the next three can be larger than memory, so they are lazy frames.
     placements
@@ -108,7 +105,6 @@ class Trace(Result):
     provenance: Provenance
     cluster: Cluster | None = None
     scheduler: Scheduler | None = None
-    queues: Queues | None = None
     usage: pl.LazyFrame | None = None
     placements: pl.LazyFrame | None = None
     names: pl.LazyFrame | None = None
@@ -237,7 +233,6 @@ class Trace(Result):
             "workload": {"source": w.source, "epoch": w.epoch, "zone": w.zone, "notes": w.notes},
             "cluster": None if self.cluster is None else {"source": self.cluster.source},
             "scheduler": None if self.scheduler is None else scheduler_values(self.scheduler),
-            "queues": None if self.queues is None else self.queues.to_values(),
             "notes": self.notes,
             "tables": sorted(lazy),
             "sha256": {name: _digest(folder / f"{name}.parquet") for name in sorted(lazy)},
@@ -287,6 +282,8 @@ class Trace(Result):
             if _digest(tables / f"{name}.parquet") != digest:
                 raise ValueError(f"{name}.parquet is not the file that was written")
         fewer = about["layout"] < LAYOUT
+        if about.get("queues") is not None:
+            raise ValueError("it has quotas of queues, which only a scheduler such as Kueue or KAI has now")
 
         def scan(name: str) -> pl.LazyFrame:
             frame = _scan(tables / f"{name}.parquet")
@@ -304,7 +301,6 @@ class Trace(Result):
             if about["cluster"]
             else None,
             scheduler=scheduler_of(about["scheduler"]) if about.get("scheduler") is not None else None,
-            queues=Queues.from_values(about["queues"]) if about.get("queues") is not None else None,
             usage=lazy("usage"),
             placements=lazy("placements"),
             names=lazy("names"),

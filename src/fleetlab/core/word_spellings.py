@@ -22,7 +22,6 @@ from fleetlab.core.errors import FleetlabError
 from fleetlab.core.events import Event, Recovery
 from fleetlab.core.plugins import registered
 from fleetlab.core.prices import Prices
-from fleetlab.core.queue_rules import Queues
 from fleetlab.core.schedulers import Scheduler, scheduler_values
 
 ASSIGNED = re.compile(r"(?<!\S)(--\S+ )?`?(\w+)=(\{[^}]*\}|\([^)]*\)|\[[^]]*\]|'[^']*'|[^\s,;:`]+)`?")
@@ -74,7 +73,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401
     """Return what JSON and TOML can hold; a value without a spelling becomes an `Opaque` label."""
     if isinstance(value, Recovery):
         return {k: v for k, v in asdict(value).items() if v}
-    if isinstance(value, Prices | Queues):
+    if isinstance(value, Prices):
         return value.to_values()
     if isinstance(value, Scheduler):
         own = getattr(value, "decides", None)  # an object of the user

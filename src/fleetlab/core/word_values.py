@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetlab.core import events, nodes
-from fleetlab.core.catalog import ESTIMATES, QUEUE_RULES, Catalog
+from fleetlab.core.catalog import ESTIMATES, Catalog
 from fleetlab.core.durations import HINT as DURATIONS
 from fleetlab.core.durations import in_seconds
 from fleetlab.core.errors import PolicyError, WorkloadError
@@ -18,14 +18,13 @@ from fleetlab.core.events import Event, Recovery
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.plugins import registered
 from fleetlab.core.prices import Prices
-from fleetlab.core.queue_rules import RENAMED, Queues
 from fleetlab.core.schedulers import Scheduler, names_alone, scheduler_of
 from fleetlab.core.schedulers import read_scheduler as read_file
 from fleetlab.core.word_spellings import spelling, text
 
 SITE, EVENT = "site", "event"  # the scheduler of the trace; the rules of the policy, at every event
 OTHER_JOBS = "other"  # the class of a latency for jobs of no other class
-CLASS_COLUMNS = ("app", "user", "group", "queue")  # columns of jobs that name a class of a speed profile
+CLASS_COLUMNS = ("app", "user", "group", "queue")  # columns of jobs that a quota or a class of a speed profile is of
 WARM_UPS = {
     "auto": "of a window the jobs before it, of a synthetic trace the trace itself once before, of a log what it says "
     "was there when it began",
@@ -192,14 +191,24 @@ def _table(value: Any, what: str) -> Any:  # noqa: ANN401
 
 
 def read_quota(value: Any) -> float | dict[str, float] | None:  # noqa: ANN401
-    """Read the GPUs that a user may have, for all or by name."""
+    """Read the GPUs that a user may have, for all or by name; COLUMN:NAME is of a queue, group or app."""
     if value is None or value == "":
         return None
-    read = number("a quota", 0, 1e12, "quota=16 for every user, or quota={'ada': 16, 'bob': 8}")
+    read = number("a quota", 0, 1e12, "quota=16 for every user, or quota={'ada': 16, 'queue:vision': 8}")
     if isinstance(value, str) and "=" not in value and not value.lstrip().startswith("{"):
         return read(value)
     table = _table(value, "a quota")
     return {str(user): read(gpus) for user, gpus in table.items()} if isinstance(table, Mapping) else read(table)
+
+
+def quota_key(name: str) -> tuple[str, str]:
+    """Return the column of jobs that a quota is of, and the value there.
+
+    >>> quota_key("ada"), quota_key("queue:vision")
+    (('user', 'ada'), ('queue', 'vision'))
+    """
+    column, colon, value = name.partition(":")
+    return (column, value) if colon and column in CLASS_COLUMNS else ("user", name)
 
 
 def read_latency(value: Any) -> float | dict[str, list[float]]:  # noqa: ANN401
@@ -290,21 +299,6 @@ def read_scheduler(value: Any) -> Scheduler | str | None:  # noqa: ANN401
         hint = f"an object or a class with `def decide(self, view)`; {', '.join(names_alone())}; or a file of settings"
         raise PolicyError(msg, hint=hint)
     return read_file(Path(value))
-
-
-def read_queues(value: Any) -> Queues | str | None:  # noqa: ANN401
-    """Read the name of rules, `site`, a file, a table, a tree, or queues."""
-    if value is None or value == "":
-        return None
-    value = RENAMED.get(value, value) if isinstance(value, str) else value
-    if isinstance(value, str) and (value == SITE or value in QUEUE_RULES):
-        return value
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        value = _table(value, "queues")
-    elif isinstance(value, str) and "." not in value and "/" not in value:
-        hint = f"choose from {SITE}, {', '.join(QUEUE_RULES.names)}; or a TOML or JSON file"
-        lookup(QUEUE_RULES.kind, value, QUEUE_RULES.names, hint=hint)
-    return Queues.of(value)
 
 
 def read_speed(value: Any) -> Any:  # noqa: ANN401

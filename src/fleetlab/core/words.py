@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from fleetlab.core import nodes
 from fleetlab.core import word_values as values
-from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, QUEUE_RULES, SHARINGS, SPEEDS, Catalog
+from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS, SPEEDS, Catalog
 from fleetlab.core.errors import PolicyError, WorkloadError
 from fleetlab.core.events import Event, Recovery
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.prices import Prices
-from fleetlab.core.queue_rules import Queues
-from fleetlab.core.queues import QueueTree
 from fleetlab.core.schedulers import Scheduler
 from fleetlab.core.word_spellings import Opaque, as_options, exact, fingerprint, plain, policy_code, text
 from fleetlab.core.word_values import CLASS_COLUMNS, EVENT, OTHER_JOBS, SITE, WARM_UPS
@@ -64,7 +62,6 @@ class Words(TypedDict, total=False):
     speed_classes: str | Mapping[str, str] | None
     preemption: bool
     quota: float | Mapping[str, float] | None
-    queues: Queues | QueueTree | Mapping[str, Any] | str | Path | None
     recovery: Recovery | Mapping[str, float] | None
     events: Sequence[Event] | str | Path
     cycle: float | str
@@ -148,11 +145,9 @@ WORDS: dict[str, Word] = {
         Word("preemption", "policy", False,  # noqa: FBT003
              "Preempt running jobs for jobs ahead of them in the queue order (default: off).", values.read_flag),
         Word("quota", "policy", None,
-             "GPU limit per user: 16, or ada=16,bob=8 (default: no limit).", values.read_quota),
-        Word("queues", "policy", None,
-             "Quotas, borrowing and limits of queues: a TOML or JSON file of [[queue]] entries; site (those of the "
-             f"trace); or those of the trace by the rules of {QUEUE_RULES.help()} (default: site where the trace tells "
-             "them, else none).", values.read_queues, local=True),
+             "GPU limit per user: 16, or ada=16,bob=8; of a queue, group or app: queue:vision=32 (default: no limit). "
+             "Quotas that queues lend and take back are those of a scheduler: Kueue, Volcano or KAI.",
+             values.read_quota),
         Word("recovery", "policy", None,
              "Checkpoints: every=600,save=10,restart=30, in seconds; every=0: only at a preemption (default: none: "
              "failed jobs start over, preempted ones resume at no cost).",

@@ -140,12 +140,11 @@ INDEX_GROUP = record(
 JOB = record(
     "shape_id instances group user account first_instance learner speed_class status slot next previous preemptions"
     " failures gpu_milli priority submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f"
-    " speed:f expected_end:f lost:f ran:f planned:f evicted:f admitted:f"
+    " speed:f expected_end:f lost:f ran:f planned:f"
 )
 #   slot: in the list of running jobs; next, previous: waiting jobs of its group; work: seconds not done when this run
 #   began; overhead: seconds of saving and restarting before that; left: own seconds at time `since`, which pass at
-#   `speed`; lost, ran: seconds lost and run in earlier runs; planned: start in the plan of `conservative`, nan: none;
-#   evicted: when queues preempted it last; admitted: since when it counts as submitted
+#   `speed`; lost, ran: seconds lost and run in earlier runs; planned: start in the plan of `conservative`, nan: none
 
 INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 #   node, gpus: where it is [NOW] and where it is planned [PLANNED]; gpus: bits from the node's first GPU;
@@ -156,7 +155,7 @@ GROUP = record(
     "shape_id instances member queue of_types gpu_milli length newest slot is_new retry able tried held delays"
     " over_quota fit_bound"
 )
-#   jobs that fit or fail together; member: of queues and limits, see `quota`, -1: of none; length: waiting jobs; slot:
+#   jobs that fit or fail together; member: of quotas, see `quota`, -1: of none; length: waiting jobs; slot:
 #   in the list of waiting groups; retry: may fit where it did not before; able: fits when the pass began; tried: is
 #   tried in this pass; held: did not fit beside the reservation in this pass; delays: fits, but would delay a
 #   reservation; fit_bound: at most so many instances fit

@@ -1,45 +1,36 @@
-"""Queues as compiled code takes them: what a job may have beside what others hold, and who is asked to give back.
+"""Quotas as compiled code takes them: the GPUs that a user or a queue may have allocated at once.
 
-A *member* is all jobs that count in the same queues and limits and request the same: they may start or wait together.
-What is held by a queue and those below it counts against its *quota*: its own guarantee, and what those below lend. A
-part of it may be *kept* from the parent; what exceeds that part counts against the quota of the parent, too.
+A *member* is all jobs that count in the same quotas and request the same: they may start or wait together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
+from fleetlab.core import WorkloadError
+from fleetlab.core.catalog.reasons import ABOVE_QUOTA
+from fleetlab.core.word_values import quota_key
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import Floats, Ints, Records, record, writable
+from fleetlab.sim.layout import WHOLE, Ints, Records, record, table, writable
 
+MOST, HELD = range(2)
 NO_LIMIT = -1
-UNBOUND = 1 << 60  # the quota of a resource that no queue of the tree guarantees
-QUOTA, KEPT, MOST, USED = range(4)  # of a queue
-HELD = 1  # of a limit, beside MOST as its row 0
-AT_MOST, SPENT, SINCE = range(3)  # of a limit in resource-seconds
-BASE, SCALE = range(2)  # a queue's share is what it holds above its base, over its scale
-NEVER, LOWER, NEWER, ANY = range(4)  # whom jobs preempt
-
-MEMBER = record("queue first_limit end_limit")  # its limits are entries of `limits_of`
-QUEUE_ROW = record("parent depth shown reclaim within borrow strict first jobs best blocked")
-#   parent: -1 of a root; shown: has shares of its own; first, jobs: its waiting jobs in the heap of a pass; best: the
-#   queue among those below whose job is next, -1: none; blocked: its jobs wait for the rest of a pass
+MEMBER = record("gpu first end")  # GPU milli; its quotas are entries of `quotas_of`
 
 
 class Quotas(NamedTuple):
-    """The tree of queues, limits, and what is held now."""
+    """Quotas, and what is held of them now, in GPU milli."""
 
     members: Records  # MEMBER
-    queues: Records  # QUEUE_ROW, parents before children; the last is of jobs in no queue
-    asks: Ints  # [members, resources]: the first is 1 for the job itself
-    limits_of: Ints  # limits of each member, one after the other
-    amounts: Ints  # [queues, 4, resources]: QUOTA, KEPT, MOST, USED
-    limits: Ints  # [limits, 2, resources]: the most, NO_LIMIT, and HELD
-    seconds: Floats  # [limits, 3, resources]: AT_MOST resource-seconds, infinity, SPENT so far, SINCE when not counted
-    shares: Floats  # [queues, 2, resources]: BASE, SCALE
-    submitted: Ints  # [limits, 2]: the most jobs that may be pending or running, NO_LIMIT, and how many are
+    quotas_of: Ints  # quotas of each member, one after the other
+    gpus: Ints  # [quotas, 2]: MOST, which may be NO_LIMIT, and HELD
+
+
+NO_QUOTAS = Quotas(table(0, MEMBER), np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
 
 
 def copied(quotas: Quotas) -> Quotas:
@@ -47,161 +38,74 @@ def copied(quotas: Quotas) -> Quotas:
     return Quotas(*(writable(array) for array in quotas))
 
 
-# -- may a job start? ------------------------------------------------------------------------------------------------
+def quota_tables(
+    gpu_milli: Ints, tenant: Ints, quotas_of: Sequence[Sequence[int]], most: Sequence[float]
+) -> tuple[Quotas, Ints]:
+    """Return the tables of quotas of GPUs, and the member of each job; `quotas_of` has those of each tenant."""
+    distinct, member = np.unique(np.column_stack([tenant, gpu_milli]), axis=0, return_inverse=True)
+    counted = [quotas_of[of] for of in distinct[:, 0]]
+    end = np.cumsum([len(quotas) for quotas in counted], dtype=np.int64)
+    first = end - np.array([len(quotas) for quotas in counted], dtype=np.int64)
+    members = table(len(distinct), MEMBER, gpu=distinct[:, 1], first=first, end=end)
+    gpus = np.array([(round(gpus * WHOLE) if gpus >= 0 else NO_LIMIT, 0) for gpus in most], dtype=np.int64)
+    flat = np.array([quota for quotas in counted for quota in quotas], dtype=np.int64)
+    return Quotas(members, flat, gpus.reshape(-1, 2)), member.reshape(-1).astype(np.int64)
+
+
+class StatedQuotas:
+    """The quotas of a policy: GPUs for all users, or by the name of a user, or by COLUMN:NAME such as queue:vision."""
+
+    def __init__(self, stated: float | Mapping[str, float], frame: pl.DataFrame) -> None:
+        if not isinstance(stated, Mapping):
+            stated = dict.fromkeys(frame["user"].cast(pl.String).fill_null("").unique().sort().to_list(), stated)
+        self.most = {quota_key(name): gpus for name, gpus in stated.items()}
+        self.columns = list(dict.fromkeys(column for column, _ in self.most)) or ["user"]
+        for (column, name), stated_as in zip(self.most, stated, strict=True):
+            names = frame[column].cast(pl.String).fill_null("").unique().sort().to_list()
+            if name not in names:
+                msg = f"a quota for a {column} without jobs: `{stated_as}`"
+                raise WorkloadError(msg, hint=f"{column}s are {', '.join(names[:5])}{'…' if len(names) > 5 else ''}")
+
+    def _tenants(self, frame: pl.DataFrame) -> tuple[Ints, list[list[int]]]:
+        """Return which jobs count in the same quotas, and which those are."""
+        names = frame.select(pl.col(column).cast(pl.String).fill_null("") for column in self.columns)
+        distinct = names.unique(maintain_order=True).with_row_index("tenant")
+        tenant = names.join(distinct, on=self.columns, how="left", maintain_order="left")["tenant"]
+        numbers = {key: number for number, key in enumerate(self.most)}
+        keys = [zip(self.columns, row[1:], strict=True) for row in distinct.iter_rows()]
+        return tenant.to_numpy().astype(np.int64), [[numbers[key] for key in of if key in numbers] for of in keys]
+
+    def tables(self, frame: pl.DataFrame) -> tuple[Quotas, Ints]:
+        """Return the quotas as compiled code takes them, and the member of each job."""
+        return quota_tables(_gpu_milli(frame), *self._tenants(frame), list(self.most.values()))
+
+    def refusals(self, frame: pl.DataFrame) -> pl.Series:
+        """Return why a job can never run, row by row; null where it can."""
+        tenant, quotas_of = self._tenants(frame)
+        gpus = [round(gpus * WHOLE) for gpus in self.most.values()]
+        least = np.array([min((gpus[k] for k in quotas), default=np.inf) for quotas in quotas_of] or [np.inf])
+        above = _gpu_milli(frame) > least[tenant]
+        return pl.Series("reason", [ABOVE_QUOTA if one else None for one in above.tolist()], dtype=pl.String)
+
+
+def _gpu_milli(frame: pl.DataFrame) -> Ints:
+    return frame["gpu_milli"].to_numpy().astype(np.int64) * frame["instances"].to_numpy().astype(np.int64)
 
 
 @inner
-def at_limit(q: Quotas, m: int, now: float) -> bool:
-    """Return whether a job would exceed a limit."""
-    member = q.members[m]
-    for k in range(member.first_limit, member.end_limit):
-        limit, seconds = q.limits[q.limits_of[k]], q.seconds[q.limits_of[k]]
-        for r in range(q.asks.shape[1]):
-            ask = q.asks[m, r]
-            if ask and limit[0, r] >= 0 and limit[HELD, r] + ask > limit[0, r]:
-                return True
-            spent = seconds[SPENT, r] + limit[HELD, r] * (now - seconds[SINCE, r])
-            if ask and seconds[AT_MOST, r] < np.inf and spent >= seconds[AT_MOST, r]:
+def is_barred(q: Quotas, m: int) -> bool:
+    """Return whether a job of a member would exceed a quota; -1: it counts in none."""
+    if m >= 0 and q.members[m].gpu:
+        for k in range(q.members[m].first, q.members[m].end):
+            quota = q.gpus[q.quotas_of[k]]
+            if quota[0] >= 0 and quota[1] + q.members[m].gpu > quota[0]:
                 return True
     return False
 
 
 @inner
-def above_quota(q: Quotas, m: int) -> bool:
-    """Return whether a job would exceed what its queue may hold, of its own and borrowed."""
-    for r in range(q.asks.shape[1]):
-        at, need = q.members[m].queue, q.asks[m, r]
-        while at >= 0 and need > 0:
-            of = q.amounts[at]
-            if of[MOST, r] >= 0 and of[USED, r] + need > of[MOST, r]:
-                return True
-            need -= min(need, max(0, of[KEPT, r] - of[USED, r]))
-            at = q.queues[at].parent
-    return False
-
-
-@inner
-def is_barred(q: Quotas, m: int, now: float) -> bool:
-    """Return whether the queues and limits of a member keep its jobs from starting; -1: it has none."""
-    return m >= 0 and (at_limit(q, m, now) or above_quota(q, m))
-
-
-@inner
-def is_admitted(q: Quotas, m: int) -> bool:
-    """Return whether one more job of a member may be pending or running."""
-    if m < 0:
-        return True
-    for k in range(q.members[m].first_limit, q.members[m].end_limit):
-        limit = q.submitted[q.limits_of[k]]
-        if limit[0] >= 0 and limit[HELD] >= limit[0]:
-            return False
-    return True
-
-
-@inner
-def submit(q: Quotas, m: int, sign: int) -> None:
-    """Count a job that is pending or running (1), or no more (-1)."""
+def charge(q: Quotas, m: int, sign: int) -> None:
+    """Let a job begin to hold what it requests (1), or end (-1)."""
     if m >= 0:
-        for k in range(q.members[m].first_limit, q.members[m].end_limit):
-            q.submitted[q.limits_of[k], HELD] += sign
-
-
-# -- what is held ----------------------------------------------------------------------------------------------------
-
-
-@inner
-def hold(q: Quotas, m: int, sign: int) -> None:
-    """Count what a job holds (1), or no more (-1); time is counted by `charge`."""
-    member = q.members[m]
-    for k in range(member.first_limit, member.end_limit):
-        for r in range(q.asks.shape[1]):
-            q.limits[q.limits_of[k], HELD, r] += sign * q.asks[m, r]
-    for r in range(q.asks.shape[1]):
-        at, change = member.queue, sign * q.asks[m, r]
-        while at >= 0 and change != 0:
-            of = q.amounts[at]
-            passed_on = max(0, of[USED, r] - of[KEPT, r])
-            of[USED, r] += change
-            change = max(0, of[USED, r] - of[KEPT, r]) - passed_on
-            at = q.queues[at].parent
-
-
-@inner
-def count_seconds(q: Quotas, m: int, now: float) -> None:
-    """Bring the resource-seconds of the limits of a member up to now."""
-    member = q.members[m]
-    for k in range(member.first_limit, member.end_limit):
-        limit, seconds = q.limits[q.limits_of[k]], q.seconds[q.limits_of[k]]
-        for r in range(q.asks.shape[1]):
-            seconds[SPENT, r] += limit[HELD, r] * (now - seconds[SINCE, r])
-            seconds[SINCE, r] = now
-
-
-@inner
-def charge(q: Quotas, m: int, now: float, sign: int) -> None:
-    """Let a job begin to hold what it requests (1), or end (-1); a member below 0 is in no queue."""
-    if m >= 0:
-        count_seconds(q, m, now)
-        hold(q, m, sign)
-
-
-# -- which job is next, and who gives back -----------------------------------------------------------------------------
-
-
-@inner
-def borrowing_level(q: Quotas, m: int) -> int:
-    """Return how far up the tree a job has to borrow: 0 within the quota of its queue, 1 within its parent's, …"""
-    level = 0
-    for r in range(q.asks.shape[1]):
-        at, need, up = q.members[m].queue, q.asks[m, r], 0
-        while at >= 0 and need > 0 and q.amounts[at, USED, r] + need > q.amounts[at, QUOTA, r]:
-            need -= min(need, max(0, q.amounts[at, KEPT, r] - q.amounts[at, USED, r]))
-            at, up = q.queues[at].parent, up + 1
-        level = max(level, up)
-    return level
-
-
-@inner
-def share_of(q: Quotas, row: int) -> float:
-    """Return the weighted share of a queue: the largest over resources."""
-    most = 0.0
-    for r in range(q.asks.shape[1]):
-        above = q.amounts[row, USED, r] - q.shares[row, BASE, r]
-        if above > 0:
-            most = max(most, above / q.shares[row, SCALE, r] if q.shares[row, SCALE, r] > 0 else np.inf)
-    return most
-
-
-@inner
-def borrows(q: Quotas, row: int, m: int, other: int) -> bool:
-    """Return whether a queue holds more than its quota of something that both members request."""
-    for r in range(q.asks.shape[1]):
-        if q.asks[m, r] and q.asks[other, r] and q.amounts[row, USED, r] > q.amounts[row, QUOTA, r]:
-            return True
-    return False
-
-
-@inner
-def stays_within(q: Quotas, row: int, m: int) -> bool:
-    """Return whether a queue, the member's own or one above it, stays within its quota with one more of its jobs."""
-    for r in range(q.asks.shape[1]):
-        at, need = q.members[m].queue, q.asks[m, r]
-        while at != row and need > 0:
-            need -= min(need, max(0, q.amounts[at, KEPT, r] - q.amounts[at, USED, r]))
-            at = q.queues[at].parent
-        if need > 0 and q.amounts[row, USED, r] + need > q.amounts[row, QUOTA, r]:
-            return False
-    return True
-
-
-@inner
-def siblings(q: Quotas, a: int, b: int) -> tuple[int, int]:
-    """Return the two queues, of those and all above them, that have the same parent; -1: they share no root."""
-    while q.queues[a].parent != q.queues[b].parent:
-        if q.queues[a].depth >= q.queues[b].depth:
-            a = q.queues[a].parent
-        else:
-            b = q.queues[b].parent
-        if a < 0 or b < 0:
-            return -1, -1
-    return (-1, -1) if q.queues[a].parent < 0 else (a, b)
+        for k in range(q.members[m].first, q.members[m].end):
+            q.gpus[q.quotas_of[k], 1] += sign * q.members[m].gpu

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, PolicyError, Progress, Scenario, Speed, Words, Workload, WorkloadError
+from fleetlab.core import Cluster, PolicyError, Progress, Scenario, Speed, Words, WorkloadError
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.scenario import ScenarioLike
@@ -22,7 +22,7 @@ from fleetlab.sim.orders import TIMED
 from fleetlab.sim.policy import order as Order
 from fleetlab.sim.policy import placement as Placement
 from fleetlab.sim.policy import state_of
-from fleetlab.sim.queue_tables import JobQueues
+from fleetlab.sim.quota import StatedQuotas
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.site_view import SiteView
@@ -93,14 +93,14 @@ def simulate(
 
 def world_of(s: Scenario) -> World:
     """Return the jobs and nodes of a scenario as the loops take them; whatever their order, backfill or placement."""
-    queues, own = _queues(s), s.scheduler
+    own, quotas = s.scheduler, _quotas(s)
     whole = own is not None and Feature.FRACTIONS not in own.honors
     part = WHOLE if whole else SHARINGS[s.policy.sharing].granularity
     splits = own is not None and Feature.GANGS not in own.honors  # by rules that know no estimates
     before = None if s.before is None else split_instances(s.before.frame) if splits else s.before.frame
     return world(
         s.workload, s.cluster, estimate="oracle" if splits else _estimate(s), part=part, before=before,
-        refusals=None if queues is None else queues.refusals,
+        refusals=None if quotas is None else quotas.refusals,
         latency=latencies(s.latency, s.workload.frame, before, s.cluster.frame["gpu_type"], s.seed),
         cycle=s.policy.cycle, phase=s.begin,
     )  # fmt: skip
@@ -118,12 +118,11 @@ def _play(s: Scenario, jobs: World, progress: Progress | None, draws: int | None
         return _by_scheduler(s.scheduler, s, jobs, progress, draws)
     policy, weights = s.policy, np.array(s.policy.weights, dtype=np.float64)
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
-    queues = _queues(s)
-    moving = _moving(s, queues)
+    moving = _moving(s)
     if policy.cycle and moving:
         msg = "a scheduler that looks in cycles is simulated without preemption, node events and slowdown by sharing"
         raise PolicyError(msg, hint="leave cycle out, or the others")
-    if moving or queues is not None:
+    if moving or policy.quota is not None:
         return _reference(s, jobs, order, placement, weights, progress)
     rank = _rank(order, jobs, weights, _accounts(s)) if isinstance(placement, str) else None
     parts = parts_of(jobs) if isinstance(rank, str | np.ndarray) and _separable(jobs, placement) else []
@@ -143,9 +142,6 @@ def _by_scheduler(
     scheduler: Scheduler, s: Scenario, jobs: World, progress: Progress | None, draws: int | None
 ) -> Schedule:
     """Simulate by a scheduler with rules of its own, which is not given what it does not honor."""
-    if s.policy.queues is not None:
-        msg = f"{scheduler.title} takes queues from its own configuration, and no others"
-        raise PolicyError(msg, hint="scheduler=event simulates queues; or leave `queues` out")
     wanted = {Feature.NODE_EVENTS: bool(s.events), Feature.CHECKPOINTS: s.policy.recovery is not None}
     for feature, given in wanted.items():
         if given and feature not in scheduler.honors:
@@ -188,17 +184,17 @@ def plays_from(s: Scenario, jobs: World) -> bool:
     """Whether `play_from` knows the rules: schedulers that honor it, and the quick loops, begin with jobs that run."""
     if s.scheduler is not None:
         return s.honors(Feature.RUNNING_JOBS)
-    if s.policy.cycle or _queues(s) is not None or _moving(s, None):
+    if s.policy.cycle or s.policy.quota is not None or _moving(s):
         return False
     weights = np.array(s.policy.weights, dtype=np.float64)
     fixed = _is_fixed(_order(s.policy.order, weights), jobs)
     return fixed and _quick_knows(s, jobs, _placement(s.policy.placement, weights))
 
 
-def _moving(s: Scenario, queues: JobQueues | None) -> bool:
+def _moving(s: Scenario) -> bool:
     """Whether jobs may stop, or change their speed, once they run."""
-    policy, reclaims = s.policy, queues is not None and queues.queues.preempts
-    return bool(SHARINGS[policy.sharing].needs_speed or policy.preempts or s.events or policy.recovery or reclaims)
+    policy = s.policy
+    return bool(SHARINGS[policy.sharing].needs_speed or policy.preempts or s.events or policy.recovery)
 
 
 def _separable(jobs: World, placement: str | Placement) -> bool:
@@ -221,7 +217,7 @@ def _reference(
     with compile_notice():
         return play(
             jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
-            queues=_queues(s), weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
+            quotas=_quotas(s), weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
             cluster=s.cluster if s.events else None, seed=s.seed, until=s.until, progress=progress,
             site=SiteView.of(jobs, _accounts(s)) if own else None,
         )  # fmt: skip
@@ -318,20 +314,5 @@ def _placement(placement: str | Placement | Callable[..., float], weights: Float
     return own
 
 
-def _queues(s: Scenario) -> JobQueues | None:
-    """Return the queues and quotas of a scenario; None: it has none."""
-    queues, quota = s.queues, s.policy.quota
-    if queues is None and quota is None:
-        return None
-    of_users = {} if quota is None else _quota(quota, s.workload)
-    return JobQueues(quota=of_users, cluster=s.cluster) if queues is None else JobQueues(queues, of_users, s.cluster)
-
-
-def _quota(quota: float | Mapping[str, float], workload: Workload) -> dict[str, float]:
-    """Return the GPUs that each user may have allocated at once; a user without an entry has no limit."""
-    users = workload.frame["user"].cast(pl.String).fill_null("").unique().sort().to_list()
-    limits = dict(quota) if isinstance(quota, Mapping) else dict.fromkeys(users, quota)
-    if unknown := [name for name in limits if name not in users]:
-        msg = f"a quota for a user without jobs: `{unknown[0]}`"
-        raise WorkloadError(msg, hint=f"users are {', '.join(users[:5])}{'…' if len(users) > 5 else ''}")
-    return limits
+def _quotas(s: Scenario) -> StatedQuotas | None:
+    return None if s.policy.quota is None else StatedQuotas(s.policy.quota, s.workload.frame)

@@ -8,8 +8,6 @@ import polars as pl
 
 from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
 from fleetlab.core.catalog.reasons import (
-    ABOVE_JOB_LIMIT,
-    ABOVE_QUEUE,
     ABOVE_QUOTA,
     CANCELLED,
     FITS_NOWHERE,
@@ -108,8 +106,6 @@ def left_out(reasons: Mapping[str, int]) -> list[str]:
         UNKNOWN_RUNTIME: "left out: runtime unknown",
         CANCELLED: "were cancelled before they started",
         ABOVE_QUOTA: "request more GPUs than their quota",
-        ABOVE_QUEUE: "request more than their queue may ever have",
-        ABOVE_JOB_LIMIT: "are larger, smaller or longer than a job of their queue may be",
     }
     never = sum(reasons.get(name, 0) for name in CANNOT_RUN)
     parts = [f"{never:,} cannot run on the cluster"] if never else []

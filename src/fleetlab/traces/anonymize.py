@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 
 from fleetlab.core import Provenance, Trace
-from fleetlab.core.queue_rules import Queues
 from fleetlab.core.schedulers import scheduler_of, scheduler_values
 
 # Columns of jobs whose values name somebody or something, and what their values are called instead.
@@ -59,7 +58,6 @@ def anonymize(trace: Trace) -> Trace:
         cluster = replace(
             cluster, frame=cluster.frame.with_columns(_columns(cluster.frame.schema, alias)), source=source
         )
-    queues = trace.queues
     return replace(
         trace,
         workload=replace(trace.workload, frame=frame, source=source, notes=()),
@@ -68,7 +66,6 @@ def anonymize(trace: Trace) -> Trace:
         scheduler=None
         if trace.scheduler is None
         else scheduler_of(_in_values(scheduler_values(trace.scheduler), alias)),
-        queues=None if queues is None else Queues.from_values(_in_values(queues.to_values(), alias)),
         names=None if trace.names is None else trace.names.select("job", name=(pl.col("job") + 1).cast(pl.String)),
         placements=None if trace.placements is None else _with_aliases(trace.placements, alias),
         series={name: _without_text(table, alias) for name, table in trace.series.items()},
@@ -81,7 +78,6 @@ def _aliases(trace: Trace) -> dict[str, str]:
     """Number the names of each kind as they first appear; one of several kinds is of the first."""
     frame, alias = trace.workload.frame, dict[str, str]()
     rules = [] if trace.scheduler is None else [scheduler_values(trace.scheduler)]
-    rules += [] if trace.queues is None else [trace.queues.to_values()]
     for column, kind in NAMED.items():
         names = frame[column].cast(pl.String).drop_nulls().unique(maintain_order=True).to_list()
         names += [name for values in rules for name in _people(values, kind)]

@@ -150,8 +150,7 @@ def changed_words(base: Scenario, now: Scenario) -> dict[str, str]:
 NOT_SHOWN = ("trace", "cluster", "weights")  # the page has its own list of traces; weights are for policies in files
 EXAMPLES = {
     "nodes": "T4 +20, V100 -25%",
-    "quota": "16 or ada=16,bob=8",
-    "queues": '{"queue":[{"name":"a","guaranteed":{"gpu":8}}]}',
+    "quota": "16 or ada=16,queue:vision=8",
     "recovery": "every=600,save=10,restart=30",
     "events": '[{"event":"faults","mtbf":86400,"mttr":600}]',
     "prices": '{"per_gpu_hour":2.5}',
@@ -164,8 +163,6 @@ INLINE = {
     "scheduler": "What schedules the jobs (default: as configured on your cluster, else a simple policy).",
     "events": "Node events (faults, outage, drain, spot, elastic) as JSON (default: none).",
     "prices": "Prices and powers as JSON (default: 1 per GPU-hour).",
-    "queues": "Quotas, borrowing and limits of queues as JSON; or quotas, philly or limits: the rules by which "
-    "those of the trace are taken (default: those of the trace, if it tells them).",
     "speed": "Speed profile for the sharing modes in which jobs slow each other (default: h200).",
 }
 

@@ -158,11 +158,6 @@ def test_a_file_that_configures_no_scheduler_is_refused(tmp_path):
         Scenario.of("builtin:10", scheduler=path)
 
 
-def test_queues_beside_it_are_refused():
-    with pytest.raises(PolicyError, match="kube-scheduler takes queues from its own configuration"):
-        simulate("builtin:10", scheduler="kubernetes", queues="[]")
-
-
 def test_it_is_compared_with_gangs_only_where_there_are_none():
     work = jobs(submit=[0.0, 1.0], runtime=[10.0, 10.0], gpu_milli=[1000, 1000], instances=[1, 2])
     scenario = Scenario.of(work, Cluster.uniform(2, 8))

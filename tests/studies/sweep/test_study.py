@@ -59,7 +59,7 @@ EVERY = {
     "order": ["sjf", "las"], "backfill": ["none", "greedy"], "placement": ["fgd", "spread"],
     "estimate": ["user", "group"], "sharing": ["mps", "mig"], "speed": ["published", "h200"],
     "speed_classes": ["other=light", {"other": "heavy"}],
-    "preemption": [True, False], "quota": [4, {"ada": 2}], "queues": ["kueue", "slurm"],
+    "preemption": [True, False], "quota": [4, {"ada": 2}],
     "recovery": [{"every": 60.0}, {"every": 90.0}],
     "events": [[{"event": "drain", "begin": 1.0, "end": 2.0, "pool": "a"}], []], "weights": [[1.0], [2.0, 3.0]],
     "prices": [{"per_gpu_hour": 2.0}, {"per_gpu_hour": 3.0}], "seed": [1, 2], "until": ["1h", 7200],

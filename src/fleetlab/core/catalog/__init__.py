@@ -10,24 +10,19 @@ from fleetlab.core.catalog.policies import (
     ESTIMATES,
     ORDERS,
     PLACEMENTS,
-    PREEMPTS,
-    QUEUE_RULES,
-    SHARES,
     SHARINGS,
     SPEEDS,
     BackfillRule,
     EstimateRule,
     OrderRule,
     PlacementRule,
-    QueueRule,
     SharingMode,
     SpeedProfile,
 )
 from fleetlab.core.catalog.reasons import HOLDERS, REASONS, Holder, WaitReason
 
 __all__ = [
-    "BACKFILLS", "ESTIMATES", "GPU_AMOUNTS", "HOLDERS", "METRICS", "NODE_AMOUNTS", "ORDERS", "PLACEMENTS", "PREEMPTS",
-    "QUEUE_RULES", "REASONS", "REQUESTS", "RESOURCES", "SHARES", "SHARINGS", "SPEEDS", "BackfillRule", "Catalog",
-    "EstimateRule", "Holder", "Metric", "OrderRule", "PlacementRule", "QueueRule", "Resource", "SharingMode",
-    "SpeedProfile", "WaitReason",
+    "BACKFILLS", "ESTIMATES", "GPU_AMOUNTS", "HOLDERS", "METRICS", "NODE_AMOUNTS", "ORDERS", "PLACEMENTS", "REASONS",
+    "REQUESTS", "RESOURCES", "SHARINGS", "SPEEDS", "BackfillRule", "Catalog", "EstimateRule", "Holder", "Metric",
+    "OrderRule", "PlacementRule", "Resource", "SharingMode", "SpeedProfile", "WaitReason",
 ]  # fmt: skip

@@ -66,23 +66,6 @@ class SharingMode:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRule:
-    """Whose rules queues follow: which job is next, who may borrow what, and who is preempted for it."""
-
-    name: str
-    meaning: str
-    citation: str = ""
-    reclaim: str = "never"  # a job within its queue's guarantee preempts jobs of queues that borrow: one of PREEMPTS
-    within: str = "never"  # a job preempts jobs of its own queue: one of PREEMPTS but any
-    borrow: str = "never"  # a job that borrows preempts others that borrow: never, lower
-    share: str = "none"  # what siblings are compared by: one of SHARES
-    strict: bool = False  # jobs wait behind the first of their queue that cannot start
-    guaranteed_first: bool = True  # before jobs that would borrow
-    idle: bool = False  # whatever is idle may be borrowed, else what the guarantees of others leave unused
-    busy: float = 0.0  # nothing is preempted while at most this part of the GPUs is allocated
-
-
-@dataclass(frozen=True, slots=True)
 class SpeedProfile:
     """A speed profile that ships with the package."""
 
@@ -169,30 +152,6 @@ SHARINGS = Catalog(
         SharingMode("mps", "jobs on one GPU slow each other as measured under MPS", needs_speed=True),
         SharingMode("mig", "a request up to half a GPU gets a half-GPU MIG instance, a larger one the whole GPU",
                     needs_speed=True, granularity=500),
-    ),
-)  # fmt: skip
-
-PREEMPTS = {
-    "never": "none",
-    "lower": "jobs of lower priority",
-    "newer": "jobs of lower priority, or of the same and submitted later",
-    "any": "any job",
-}
-SHARES = {
-    "none": "nothing: jobs of all queues are one queue",
-    "used": "the dominant share of the cluster that they hold, over their shares",
-    "guaranteed": "what they hold of their guarantee, over their shares",
-    "borrowed": "what they hold above their guarantee, of all that can be borrowed, over their shares",
-}
-QUEUE_RULES = Catalog(
-    "queue rule",
-    (
-        QueueRule("quotas", "guaranteed quota first, then borrowed; reclaim and preemption as the queues say",
-                  "Kueue documentation, Concepts: Cluster Queue, Cohort, Preemption (classic)"),
-        QueueRule("philly", "any idle GPU may be borrowed; above 90 % of the GPUs, quotas are enforced by preemption",
-                  "Jeon et al., ATC 2019", reclaim="any", share="guaranteed", idle=True, busy=0.9),
-        QueueRule("limits", "limits of accounts, users and QOS; jobs at a limit are passed over, none is reclaimed",
-                  "Slurm documentation, Resource Limits", guaranteed_first=False),
     ),
 )  # fmt: skip
 

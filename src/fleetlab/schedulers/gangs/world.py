@@ -10,13 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import polars as pl
 
 from fleetlab.core import Progress, Scenario
 from fleetlab.core.catalog.reasons import EVICTED_WITHOUT_END, NO_GANG_QUEUE, REFUSALS
 from fleetlab.core.progress import silent
-from fleetlab.core.queue_rules import LIMITS_ALONE, Queues
-from fleetlab.core.queues import Limits, Queue, QueueTree
 from fleetlab.schedulers.gangs.config import GangScheduler
 from fleetlab.schedulers.gangs.pod_groups import NON_PREEMPTIBLE, PodGroup, add
 from fleetlab.schedulers.gangs.tasks import OUR_OWN
@@ -25,8 +22,7 @@ from fleetlab.schedulers.kubernetes.specs import Specs
 from fleetlab.sim.kernel.service import NodeService
 from fleetlab.sim.kernel.work import Checkpoints
 from fleetlab.sim.layout import Ints
-from fleetlab.sim.queue_tables import JobQueues
-from fleetlab.sim.quota import Quotas
+from fleetlab.sim.quota import Quotas, quota_tables
 from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.world import World
 
@@ -55,18 +51,16 @@ def play(world: World, site: GangScheduler, s: Scenario, progress: Progress | No
 
 def _limits(world: World, site: GangScheduler, queues: list[str]) -> tuple[Quotas, Ints]:
     """Return the most GPUs that each queue may hold, and the queue of each job, for the reasons of waits."""
-    most = site.limited_gpus()
-    queues = [queue or next(iter(most)) for queue in queues]  # a job that names none never waits
-    tree = QueueTree(
-        Queue(one.name, one.parent if one.parent in most else None, limits=Limits(resources=_gpus(most[one.name])))
-        for one in site.queues
-    )
-    frame = world.frame.with_columns(queue=pl.Series(queues, dtype=pl.String))
-    return JobQueues(Queues(tree, rules=LIMITS_ALONE, column="queue")).tables(frame)
-
-
-def _gpus(most: float) -> dict[str, float]:
-    return {} if most < 0 else {"gpu": most}
+    most, parents = site.limited_gpus(), {one.name: one.parent for one in site.queues}
+    numbers, paths = {name: number for number, name in enumerate(most)}, list[list[int]]()
+    for name in most:
+        at, path = name, list[int]()
+        while at in numbers:
+            path.append(numbers[at])
+            at = parents[at]
+        paths.append(path)
+    tenant = np.array([numbers.get(queue, 0) for queue in queues], np.int64)  # one that names none never waits
+    return quota_tables(world.gpu_milli, tenant, paths, list(most.values()))
 
 
 def groups_of(world: World, queues: Sequence[str]) -> list[PodGroup]:

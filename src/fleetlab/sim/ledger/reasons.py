@@ -30,7 +30,7 @@ from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, 
 from fleetlab.sim.ledger.rules import FITS, OPEN, Rules, complete_node, count_run, keeper, keeps_nothing, rule_of
 from fleetlab.sim.nodes import give_back, gpu_slots, node_slots, take_gpus
 from fleetlab.sim.quota import Quotas, is_barred
-from fleetlab.sim.quota import charge as charge_queues
+from fleetlab.sim.quota import charge as charge_quotas
 from fleetlab.sim.schedule_check import RunTable
 
 COUNT = len(REASONS)
@@ -41,12 +41,11 @@ STAGE_REASONS = (BY_FRAGMENT, *(REASONS.index(name) for name in AMOUNTS), BY_GPU
 
 WAIT = record("job group begin:f end:f")
 WAITING_GROUP = record(
-    "shape_id instances member queue of_types gpu_milli length slot reason blocked outside since:f waited:f",
+    "shape_id instances member queue of_types gpu_milli length slot reason blocked since:f waited:f",
     waited=COUNT,
 )
-#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; outside: it may
-#   not even be submitted; waited: seconds by
-#   reason up to `since`
+#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; waited: seconds
+#   by reason up to `since`
 SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
 #   groups: waiting groups of the shape; slot: in the list of shapes whose slots are counted, if `counted`; usable: for
 #   how many instances nodes have what each stage requires; possible: instances that nodes which are up would hold if
@@ -241,7 +240,7 @@ def judge_by_rules(g: int, nodes: Nodes, waiting: Waiting, rules: Rules, now: fl
 @inner
 def judge(group: Record, nodes: Nodes, waiting: Waiting, now: float) -> int:
     """Return the reason of a waiting group."""
-    if group.outside or is_barred(nodes.quotas, group.member, now):
+    if is_barred(nodes.quotas, group.member):
         return BY_QUOTA
     if nodes.sizes[CHANGES] and possible(group.shape_id, nodes, waiting) < group.instances:
         return BY_NODES
@@ -300,7 +299,7 @@ def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, time
         else:
             give_back(shape, now.nodes[n], now.gpus, now.apps, runs.gpus[i])
         count_node(n, nodes, waiting, 1)
-    charge_queues(nodes.quotas, nodes.member[run.job], time, sign)
+    charge_quotas(nodes.quotas, nodes.member[run.job], sign)
 
 
 @inner
@@ -392,9 +391,7 @@ def replay_waits(
             came += 1
         while b < len(runs.by_begin) and table[runs.by_begin[b]].begin == now:
             run = table[runs.by_begin[b]]
-            if run.end == now:
-                charge_queues(nodes.quotas, nodes.member[run.job], now, 0)  # as the loop did: sums are the same
-            else:
+            if run.end > now:
                 change_run(run, runs, nodes, waiting, now, 1)
                 if rules is not None:
                     follow_run(run, runs, rules, 1)

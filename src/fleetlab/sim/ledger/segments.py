@@ -132,8 +132,6 @@ def _ahead(world: World, played: Schedule, row: int) -> Waits:
     assert played.keys is not None
     keys, rows = played.keys, np.arange(len(world.submit))
     ahead = (keys < keys[row]) | ((keys == keys[row]) & (rows < row))
-    if played.strict and played.member is not None:
-        ahead &= played.member == played.member[row]
     return waits(world, played).of(ahead)
 
 

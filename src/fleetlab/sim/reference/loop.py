@@ -8,8 +8,7 @@ One event through the loop
 2. Node events are applied (`node_events`): a node that fails releases its jobs, and they wait again.
 3. `complete`: a job that ends gives its nodes back (`allocation.release`), its run is logged, and its nodes are listed
    as freed. This comes before arrivals, so a new job finds what was freed.
-4. `arrive`: a new job gets an estimate, a rank, and enters the queue of its group (`queue.enter`); where as many jobs
-   are submitted as may be, it waits outside.
+4. `arrive`: a new job gets an estimate, a rank, and enters the queue of its group (`queue.enter`).
 5. Other timers ring: a job enters the next queue of `las`, a node has booted, a pool may grow.
 6. `schedule` is one pass of `passes` or `preemption`. It finds the groups that freed nodes may help, ranks their jobs
    (`ranking`), and for each in order tests whether it fits (`allocation.fits`), places it (`allocation.place`) and
@@ -29,7 +28,6 @@ import numpy as np
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import DONE, NOW, NodeView
 from fleetlab.sim.policy import Arrivals, show
-from fleetlab.sim.quota import is_admitted, submit
 from fleetlab.sim.reference.allocation import end_run, log_run, release, set_level_timer
 from fleetlab.sim.reference.node_events import FAILURE_EVENT, POOLS, TIMER, NodeEvents, log_uptime
 from fleetlab.sim.reference.passes import forget_freed
@@ -66,40 +64,14 @@ def complete(sim: Simulation, rules: Rules, now: NodeView) -> None:
         job.lost += run_length(rules, job) - job.work
         end_run(sim, rules, t, now)
         job.status, job.end, job.work, sim.remaining[t] = DONE, clock.now, 0.0, 0.0
-        submit(sim.quotas, sim.groups[job.group].member, -1)
         learn(sim.learners, job)
         clock.finished += 1
-
-
-@inner
-def admit(sim: Simulation, t: int) -> bool:
-    """Let a job enter the queue, unless as many are submitted as may be; return whether it did."""
-    member = sim.groups[sim.jobs[t].group].member
-    if not is_admitted(sim.quotas, member):
-        return False
-    submit(sim.quotas, member, 1)
-    sim.jobs[t].admitted = sim.clock.now
-    enter(sim, t)
-    return True
-
-
-@inner
-def admit_outside(sim: Simulation) -> None:
-    """Let jobs enter that had to wait outside, the first that came first."""
-    outside = 0
-    for k in range(sim.clock.outside):
-        if not admit(sim, sim.outside[k]):
-            sim.outside[outside] = sim.outside[k]
-            outside += 1
-    sim.clock.outside = outside
 
 
 @inner
 def arrive(sim: Simulation, rules: Rules, policies: Policies, arrivals: Arrivals) -> None:
     """Let jobs that are submitted now wait."""
     clock = sim.clock
-    if clock.outside:
-        admit_outside(sim)
     while clock.arrived < len(sim.jobs) and sim.jobs[clock.arrived].submit == clock.now:
         t = clock.arrived
         clock.arrived += 1
@@ -107,9 +79,7 @@ def arrive(sim: Simulation, rules: Rules, policies: Policies, arrivals: Arrivals
         estimate(sim, t)
         sim.remaining[t] = sim.estimate[t]
         sim.jobs[t].key = key_at_arrival(sim, rules, policies, t)
-        if not admit(sim, t):
-            sim.outside[clock.outside] = t
-            clock.outside += 1
+        enter(sim, t)
 
 
 @inner

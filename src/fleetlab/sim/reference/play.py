@@ -34,15 +34,13 @@ from fleetlab.sim.policy import (
     placement,
     state_of,
 )
-from fleetlab.sim.queue_tables import JobQueues, no_quotas
-from fleetlab.sim.quota import Quotas, copied
+from fleetlab.sim.quota import NO_QUOTAS, Quotas, StatedQuotas, copied
 from fleetlab.sim.reference.conservative import pass_conservative
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
 from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
 from fleetlab.sim.reference.partitions import pass_easy_by_partition, pass_none_by_partition
 from fleetlab.sim.reference.passes import pass_easy, pass_greedy, pass_none
 from fleetlab.sim.reference.preemption import pass_preempt
-from fleetlab.sim.reference.queues import pass_by_queue
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
 from fleetlab.sim.schedule import Schedule, Segments, Up
@@ -66,7 +64,7 @@ def play(
     preempt: bool = False,
     weight: float = 1.0,
     levels: Sequence[float] = LEVELS,
-    queues: JobQueues | None = None,
+    quotas: StatedQuotas | None = None,
     weights: Floats = NO_WEIGHTS,
     speeds: Speeds | None = None,
     recovery: Recovery | None = None,
@@ -79,8 +77,6 @@ def play(
 ) -> Schedule:
     """Play a world by any rules; `cluster` names the nodes and pools of `events`.
 
-    Queues that decide which job is next, or preempt, go with the backfill rules none and greedy, and without `preempt`.
-
     `progress` is called many times a second; what it raises ends the run.
     """
     recovery = recovery or Recovery()
@@ -90,12 +86,7 @@ def play(
     if preempt and BACKFILLS[backfill].reserves:
         msg = f"a preemptive order needs no reservation: `{backfill}` with preemption"
         raise PolicyError(msg, hint="preemption goes with the backfill rules none and greedy")
-    by_queue = queues is not None and queues.queues.ordered
-    if by_queue and (preempt or BACKFILLS[backfill].reserves):
-        what = "preemption by the order" if preempt else f"backfill {backfill}"
-        msg = f"queues that decide which job is next cannot be combined with {what}"
-        raise PolicyError(msg, hint="choose backfill=greedy or backfill=none, and an order that does not preempt")
-    quotas, member = (no_quotas(), None) if queues is None else queues.tables(world.frame)
+    held, member = (NO_QUOTAS, None) if quotas is None else quotas.tables(world.frame)
     outages, growth = _outages_and_growth(world, events, cluster, recovery, seed)
     empty = _empty(world)
     rules = Rules(
@@ -105,10 +96,8 @@ def play(
         placement=PLACEMENTS.index(placement) if isinstance(placement, str) else OWN_PLACEMENT,
         preempt=int(preempt),
         sharing=int(speeds is not None),
-        quota=int(queues is not None),
-        by_queue=int(by_queue),
-        busy=_total(world.capacity.gpu) * (queues.queues.rule.busy if queues is not None else 0.0),
-        plan_stands=int(queues is None and _plan_stands(world, order, speeds, events, recovery)),
+        quota=int(quotas is not None),
+        plan_stands=int(quotas is None and _plan_stands(world, order, speeds, events, recovery)),
         checkpoint_every=_on_tick(recovery.every),
         save=_on_tick(recovery.save),
         restart=_on_tick(recovery.restart),
@@ -126,11 +115,10 @@ def play(
         scoring=_scoring(world, seed),
         empty=empty,
     )
-    reclaims = queues is not None and queues.queues.preempts
-    interrupts = bool(preempt) or reclaims or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
+    interrupts = bool(preempt) or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
     now = NodeView(*map(writable, empty))
     node_events = _node_events(now, outages, growth)
-    sim = _simulation(world, rules, copied(quotas), member, speeds, site, interrupts=interrupts)
+    sim = _simulation(world, rules, copied(held), member, speeds, site, interrupts=interrupts)
     _set_status(sim, now, growth, min(0.0, float(world.submit.min(initial=0.0))))
     state = state_of(
         world, now.nodes,
@@ -153,8 +141,7 @@ def play(
     except _PolicyFailure:
         raise _refusal(sim, rules, policies, order, placement) from None
     played = loop.played(interrupts=interrupts, until=until)
-    strict = bool(quotas.queues.strict.any())
-    return played if queues is None else replace(played, quotas=quotas, member=member, strict=strict)
+    return played if quotas is None else replace(played, quotas=held, member=member)
 
 
 class _PolicyFailure(Exception):
@@ -172,7 +159,6 @@ class _Loop:
         common = (sim, now, rules)
         passes = PASSES | BY_PARTITION if len(rules.queues) > 1 else PASSES
         chosen = pass_preempt if rules.preempt else passes[BACKFILLS.names[rules.backfill]]
-        chosen = pass_by_queue if rules.by_queue else chosen
         schedule = _as_value(chosen, *common, policies)
         handler = _as_value(handle, *common, events, 0, 0, called=with_events)
         self.arguments = (*common, events, schedule, handler, policies, arrivals)
@@ -217,7 +203,6 @@ class _Loop:
             draining=self.draining,
             backfill=BACKFILLS.names[self.rules.backfill],
             keys=None if self.rules.moving else jobs.key.copy(),
-            admitted=jobs.admitted.copy() if (self.sim.quotas.submitted[:, 0] >= 0).any() else None,
             until=None if done else stop,
         )
 
@@ -342,7 +327,7 @@ def _simulation(
         count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
         account=0 if site is None else site.account,
         first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,
-        gpu_milli=world.gpu_milli, priority=world.priority, evicted=np.nan, admitted=np.inf, submit=world.submit,
+        gpu_milli=world.gpu_milli, priority=world.priority, submit=world.submit,
         runtime=world.runtime, work=world.runtime,
         key=_fixed_key(world, rules.order), start=np.nan, end=np.nan, planned=np.nan,
     )  # fmt: skip
@@ -356,7 +341,7 @@ def _simulation(
         users=table(len(world.users), layout.USER), quotas=quotas,
         partitions=table(len(world.partitions), layout.PARTITION, classes=list(world.partitions.values())),
         nodes=table(nodes, layout.NODE_STATUS), learners=table(world.learners + 1, layout.LEARNER),
-        running=_ints(count), waiting=_ints(len(groups)), outside=_ints(count), freed=_ints(nodes),
+        running=_ints(count), waiting=_ints(len(groups)), freed=_ints(nodes),
         last_tenant=np.full(len(world.gpus), -1, dtype=np.int64), due=np.full(timers, np.inf),
         timer_keys=np.empty(2 * timers + 16), timers=_ints(2 * timers + 16), keys=np.empty(count + 1),
         heap=_ints(count + 1), to_rank=_ints(count + 1), runs=table(count if interrupts else 0, layout.RUN),

@@ -92,15 +92,15 @@ def charge_user(sim: Simulation, rules: Rules, job: Record, sign: int) -> None:
     user.gpu += count * shape.gpus * shape.milli
     share = max(user.gpu / rules.gpu, user.cpu / rules.cpu)
     sim.usage[job.user] = max(share, user.memory / rules.memory)
-    charge(sim.quotas, sim.groups[job.group].member, sim.clock.now, sign)
+    charge(sim.quotas, sim.groups[job.group].member, sign)
     if len(sim.accounts):
         charge_accounts(sim.accounts, job.account, sign * job.gpu_milli / WHOLE, rules.decay, sim.clock.now)
 
 
 @inner
 def over_quota(sim: Simulation, g: int) -> bool:
-    """Return whether a job of group `g` would take its user or queue above a quota or limit."""
-    return is_barred(sim.quotas, sim.groups[g].member, sim.clock.now)
+    """Return whether a job of group `g` would take its user or queue above a quota."""
+    return is_barred(sim.quotas, sim.groups[g].member)
 
 
 # -- estimates -------------------------------------------------------------------------------------------------------

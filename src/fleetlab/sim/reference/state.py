@@ -34,7 +34,6 @@ class Simulation(NamedTuple):
     learners: Records  # LEARNER; the last is of all jobs
     running: Ints  # [jobs]: list of running jobs
     waiting: Ints  # [groups]: list of groups with waiting jobs
-    outside: Ints  # [jobs]: list of jobs that came while as many were submitted as may be
     freed: Ints  # [nodes]: list of nodes with more free than at the last pass
     last_tenant: Ints  # [GPUs]: the instance that came last to share it, -1: none
     due: Floats  # when what is due: completions of jobs, then other timers; inf: not at all
@@ -62,9 +61,7 @@ class Rules(NamedTuple):
     placement: int
     preempt: int
     sharing: int  # jobs on one GPU slow each other
-    quota: int  # there are quotas or limits
-    by_queue: int  # queues decide which job is next
-    busy: float  # GPU milli: nothing is reclaimed while no more are allocated
+    quota: int  # there are quotas
     plan_stands: int  # from pass to pass, since no job runs longer than estimated
     checkpoint_every: float
     save: float

@@ -264,7 +264,7 @@ class ReplayStage:
     def _needs_frame(self) -> bool:
         s, policy = self.scenario, self.scenario.policy
         own = policy.order not in ORDERS or policy.placement not in PLACEMENTS  # they may ask for any column
-        rules = s.queues is not None or policy.quota is not None or policy.speed_classes is not None
+        rules = policy.quota is not None or policy.speed_classes is not None
         return s.scheduler is not None or rules or own
 
 

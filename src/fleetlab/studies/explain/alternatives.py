@@ -115,7 +115,7 @@ def _partitions(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative
 
 
 def _queues(scenario: Scenario, row: dict[str, Any]) -> Iterator[Alternative]:
-    if scenario.queues is None and not scenario.honors(Feature.LIMITS):
+    if scenario.policy.quota is None and not scenario.honors(Feature.LIMITS):
         return  # no rule looks at them
     for column, kind in (("queue", "queue"), ("qos", "QOS")):
         for name in _used(scenario, row, column):

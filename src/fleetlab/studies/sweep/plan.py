@@ -67,7 +67,7 @@ class TraceSource:
             msg = f"only a built-in trace without a seed can be synthesized for each seed, not: {name}"
             raise TraceError(msg, hint='resample = "blocks" resamples parts of a log; "builtin:2000" is synthesized')
         jobs = trace.workload
-        site = Trace(jobs, Provenance("sweep", jobs.source), cluster, trace.scheduler, trace.queues)
+        site = Trace(jobs, Provenance("sweep", jobs.source), cluster, trace.scheduler)
         content = Data(f"{BUILTIN}:{len(jobs)}" if resample == "synthesize" else site, cluster)
         job = pl.int_range(len(jobs), eager=True)
         series = {n: pl.DataFrame({"job": job, "seconds": column}).lazy() for n, column in estimates.items()}
@@ -168,7 +168,6 @@ class SweepPlan:
             small = scenario.on(tiny, np.zeros(2, dtype=np.int64))
             if isinstance(quota := small.policy.quota, Mapping):  # of users that are not in the rehearsal
                 small = small.replace(quota=max(quota.values()))
-            small = small.replace(queues=None)  # neither is in one of them
             names |= set(metrics_of(simulate(small)))
             if small.scheduler is not None:  # whose queues, too, may have none of the two jobs
                 names |= set(metrics_of(simulate(small.replace(scheduler=EVENT))))

@@ -183,7 +183,7 @@ def _notes(jobs: pl.DataFrame, cluster: Cluster | None, zone: str) -> tuple[str,
         "the machine list has no GPU models: `gpu_type` gives the GPU memory"
         if cluster
         else "no cluster_machine_list beside the log: provide a cluster to simulate it",
-        "virtual clusters are queues; the log does not tell their quotas: `queues` does, with the rules of `philly`",
+        "virtual clusters are queues; the log does not tell their quotas",
     ]
     if again:
         notes.append(f"jobs with several attempts, whose `runtime` is the sum over attempts: {again:,}")
