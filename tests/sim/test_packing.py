@@ -16,7 +16,7 @@ from fleetlab import Cluster, Workload
 from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim import packing, packing_loop
 from fleetlab.sim.layout import REQUESTS
-from fleetlab.sim.packing_loop import Nodes, Pods, Usual
+from fleetlab.sim.packing_loop import PackNodes, Pods, Usual
 
 LISTS = ["default", "gpushare40", "multigpu20", "gpuspec10", "cpu050"]
 PAPER = {
@@ -47,7 +47,7 @@ def test_the_paper_s_worked_example_has_a_sixth_of_a_gpu_in_fragments():
 def test_fgd_puts_the_paper_s_jobs_where_the_paper_does(share, gpu):
     pods = Pods(ints(0), ints(0), ints(share), ints(1), ints(1))
     held = np.zeros((1, REQUESTS), dtype=np.int64)
-    nodes = Nodes(ints(0, 2), ints(1), ints(0), ints(0), ints(500, 1000), held, 1, 2000)
+    nodes = PackNodes(ints(0, 2), ints(1), ints(0), ints(0), ints(500, 1000), held, 1, 2000)
     assert packing_loop.by_fragments(0, 0, pods, nodes, USUAL, 1000 / 6)[1] == gpu
 
 

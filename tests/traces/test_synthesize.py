@@ -20,7 +20,7 @@ from fleetlab.traces.synthesize.joint_law import (
     FULL,
     LAWS,
     TYPES,
-    Constraint,
+    Target,
     at_quantiles,
     fit,
     grid,
@@ -372,14 +372,14 @@ def test_progress_is_told_from_nothing_to_all():
 
 def test_a_fitted_law_keeps_what_is_given_and_grants_the_wish():
     given = np.array([0.25, 0.75])
-    law = fit("a test", np.ones((2, 3)), [Constraint(np.array([0.0, 1.0, 2.0]), 1.4, 1e-6)], marginal=given)
+    law = fit("a test", np.ones((2, 3)), [Target(np.array([0.0, 1.0, 2.0]), 1.4, 1e-6)], marginal=given)
     assert law.sum(axis=1) == pytest.approx(given)
     assert (law @ [0.0, 1.0, 2.0]).sum() == pytest.approx(1.4)
 
 
 def test_wishes_that_contradict_one_another_are_each_missed_a_little():
     one = np.array([[1.0, 0.0]])
-    law = fit("another test", np.ones((1, 2)), [Constraint(one, 0.4, 0.01), Constraint(one, 0.6, 0.01)])
+    law = fit("another test", np.ones((1, 2)), [Target(one, 0.4, 0.01), Target(one, 0.6, 0.01)])
     assert law[0, 0] == pytest.approx(0.5)
 
 

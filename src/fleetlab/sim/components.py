@@ -17,7 +17,7 @@ from fleetlab.sim.world import World
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class WorldPart:
     """A part of a world, and where its jobs and nodes are in the whole."""
 
     world: World
@@ -26,7 +26,7 @@ class Part:
     instances: Ints
 
 
-def parts_of(world: World) -> list[Part]:
+def parts_of(world: World) -> list[WorldPart]:
     """Return the parts of a world, in order of their first classes; none where it does not fall apart."""
     if len(world.queues) == 1:
         return []
@@ -40,7 +40,7 @@ def parts_of(world: World) -> list[Part]:
     return [_part(world, classes, masks) for classes in apart] if len(apart) > 1 else []
 
 
-def joined(world: World, parts: list[Part], played: list[Schedule]) -> Schedule:
+def joined(world: World, parts: list[WorldPart], played: list[Schedule]) -> Schedule:
     """Put the schedules of the parts of a world together."""
     first, last = played[0], [one for one in played if one.until is not None]
     assert all(one.segments is None and one.up is None and one.keys is not None for one in played)
@@ -76,7 +76,7 @@ def _connected(masks: list[int]) -> list[int]:
     return sorted(merged, key=lambda mask: mask & -mask)
 
 
-def _part(world: World, classes: int, masks: Ints) -> Part:
+def _part(world: World, classes: int, masks: Ints) -> WorldPart:
     jobs = np.flatnonzero(masks & classes)
     nodes = np.flatnonzero(world.nodes.node_class & classes)
     instances = world.instances[jobs]
@@ -100,7 +100,7 @@ def _part(world: World, classes: int, masks: Ints) -> Part:
         shapes=shape_table, nodes=node_table, gpus=gpu_table, capacity=world.capacity[nodes], typical=typical,
         apps=world.apps if world.apps.shape[1] == 1 else writable(world.apps[:, nodes]), **columns,
     )  # fmt: skip
-    return Part(part, jobs, nodes, places)
+    return WorldPart(part, jobs, nodes, places)
 
 
 def _nodes(world: World, nodes: Ints, classes: int) -> tuple[Records, Records]:

@@ -14,7 +14,7 @@ from fleetlab.core import Cluster
 from fleetlab.sim.layout import WHOLE, Floats, Ints
 from fleetlab.sim.ledger.waits import pieces
 from fleetlab.sim.schedule import Schedule, Segments
-from fleetlab.sim.timeline import Usage, gpu_types_of, gpus_of
+from fleetlab.sim.timeline import ClusterUsage, gpu_types_of, gpus_of
 from fleetlab.sim.world import World
 
 
@@ -33,7 +33,7 @@ class Holdings:
         runs = _runs(world, played.runs(world.first), column, len(types))
         return cls(types, runs, _up(world, played, column))
 
-    def usage(self, edges: Floats) -> Usage:
+    def usage(self, edges: Floats) -> ClusterUsage:
         """Return what was up and what was allocated from each edge of time to the next, by GPU type."""
         size = len(self.types) + 1
         runs, cut = _pieces(self.runs, edges)
@@ -44,7 +44,7 @@ class Holdings:
         cores = float((cut.seconds * runs["cores"].to_numpy()[cut.row]).sum())
         nodes = float((on.seconds * up["nodes"].to_numpy()[on.row]).sum())
         # Sums of fractions may exceed what is there by their last digit.
-        return Usage(self.types, edges, both[0], np.minimum(both[1], both[0]), nodes, cores)
+        return ClusterUsage(self.types, edges, both[0], np.minimum(both[1], both[0]), nodes, cores)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

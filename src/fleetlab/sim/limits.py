@@ -37,7 +37,7 @@ class Kept(NamedTuple):
     amounts: Floats  # [resources]: of the part that is tried
 
 
-class Groups(NamedTuple):
+class LimitGroups(NamedTuple):
     """Groups of jobs, what they have, and the rules of jobs."""
 
     profile: Ints  # [entries of `partition_of`]: which rules a job has in each of its partitions
@@ -67,7 +67,7 @@ NOT_YET, TAKEN, REFUSED = range(3)
 
 
 @inner
-def is_above(g: Groups, rule: Ints, asks: float, nodes: float, minutes: float) -> bool:
+def is_above(g: LimitGroups, rule: Ints, asks: float, nodes: float, minutes: float) -> bool:
     """Return whether a job by itself is above a limit, so that it can never start."""
     kind, most = rule[KIND], rule[MOST]
     if kind in (HELD, PER_JOB):
@@ -82,7 +82,7 @@ def is_above(g: Groups, rule: Ints, asks: float, nodes: float, minutes: float) -
 
 
 @inner
-def is_reached(g: Groups, rule: Ints, asks: float, minutes: float, spent: float) -> bool:
+def is_reached(g: LimitGroups, rule: Ints, asks: float, minutes: float, spent: float) -> bool:
     """Return whether a job that starts now would take its group above a limit; `spent` are seconds used by now."""
     kind, group, most = rule[KIND], rule[GROUP], rule[MOST]
     if kind == JOBS:
@@ -104,7 +104,7 @@ def is_reached(g: Groups, rule: Ints, asks: float, minutes: float, spent: float)
 
 
 @inner
-def blocks_start(g: Groups, rule: Ints, asks: float, nodes: float, minutes: float, spent: float) -> bool:
+def blocks_start(g: LimitGroups, rule: Ints, asks: float, nodes: float, minutes: float, spent: float) -> bool:
     """Return whether a rule keeps a job from starting now."""
     kind = rule[KIND]
     if kind in (SPENT, WALL) and not g.safe:
@@ -113,7 +113,7 @@ def blocks_start(g: Groups, rule: Ints, asks: float, nodes: float, minutes: floa
 
 
 @inner
-def count_running(g: Groups, profile: int, amounts: Floats, sign: int) -> None:
+def count_running(g: LimitGroups, profile: int, amounts: Floats, sign: int) -> None:
     """Count a job that starts, or with `sign` -1 one that ends; nodes are counted by `count_nodes`."""
     for k in range(g.first[profile], g.first[profile + 1]):
         group = g.of[k]
@@ -124,7 +124,7 @@ def count_running(g: Groups, profile: int, amounts: Floats, sign: int) -> None:
 
 
 @inner
-def count_node(g: Groups, profile: int, n: int, sign: int) -> None:
+def count_node(g: LimitGroups, profile: int, n: int, sign: int) -> None:
     """Count a node that a job takes or leaves: a group holds a node once, however many of its jobs are there."""
     for k in range(g.first[profile], g.first[profile + 1]):
         group = g.of[k]
@@ -135,7 +135,7 @@ def count_node(g: Groups, profile: int, n: int, sign: int) -> None:
 
 
 @inner
-def count_ahead(g: Groups, profile: int, seconds: float, amounts: Floats) -> None:
+def count_ahead(g: LimitGroups, profile: int, seconds: float, amounts: Floats) -> None:
     """Count the seconds that a running job has left to its limit; negative: they are over."""
     for k in range(g.first[profile], g.first[profile + 1]):
         for r in range(g.ahead.shape[1]):
@@ -143,7 +143,7 @@ def count_ahead(g: Groups, profile: int, seconds: float, amounts: Floats) -> Non
 
 
 @inner
-def copy_counts(source: Groups | Kept, target: Groups | Kept) -> None:
+def copy_counts(source: LimitGroups | Kept, target: LimitGroups | Kept) -> None:
     """Keep what groups have, or give it back to them; one by one, as compiled loops cannot take memory."""
     for group in range(len(source.running)):
         target.running[group] = source.running[group]
@@ -155,14 +155,14 @@ def copy_counts(source: Groups | Kept, target: Groups | Kept) -> None:
 
 
 @inner
-def count_submitted(g: Groups, profile: int, sign: int) -> None:
+def count_submitted(g: LimitGroups, profile: int, sign: int) -> None:
     """Count a job that is submitted, or with `sign` -1 one that has left."""
     for k in range(g.first[profile], g.first[profile + 1]):
         g.submitted[g.of[k]] += sign
 
 
 @inner
-def too_many(g: Groups, profile: int, tasks: int) -> bool:
+def too_many(g: LimitGroups, profile: int, tasks: int) -> bool:
     """Return whether a submission of so many jobs is above a limit on submitted jobs."""
     for k in range(g.first_rule[profile], g.first_rule[profile + 1]):
         rule = g.rules[k]

@@ -15,7 +15,7 @@ from fleetlab.core import Estimate, Prices
 from fleetlab.core.catalog import METRICS
 from fleetlab.sim import accounts, estimates
 from fleetlab.sim.accounts import DAY, HOUR
-from fleetlab.sim.timeline import Usage
+from fleetlab.sim.timeline import ClusterUsage
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Range, Replicates
 
 ALLOCATION = "GPU allocation while jobs arrive"
@@ -32,7 +32,7 @@ class Measures:
     """What is measured of some completed jobs, and of the cluster while they were submitted."""
 
     done: pl.DataFrame  # the columns of `METRICS`, `submit` and `user`
-    usage: Usage  # its first BLOCKS pieces are from `begin` to `end`
+    usage: ClusterUsage  # its first BLOCKS pieces are from `begin` to `end`
     begin: float
     end: float
 
@@ -70,7 +70,7 @@ class Measures:
         return [Estimate(name, *r.interval(within), unit) for name, (r, within, unit) in self.numbers.items()]
 
 
-def per_day(usage: Usage, prices: Prices) -> list[Estimate]:
+def per_day(usage: ClusterUsage, prices: Prices) -> list[Estimate]:
     """Return GPU-hours, energy and cost per day: what runs of different span can be compared by."""
     seconds, allocation = float(usage.edges[-1] - usage.edges[0]), usage.held()
     if not seconds:

@@ -21,7 +21,7 @@ from fleetlab.core.names import lookup
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import packing_loop
 from fleetlab.sim.layout import MAX_TYPES, REQUESTS, WHOLE, Ints
-from fleetlab.sim.packing_loop import Nodes, Pods, Usual
+from fleetlab.sim.packing_loop import PackNodes, Pods, Usual
 from fleetlab.stats import mean_of_runs
 
 UPTO = 130  # percent of GPU capacity that arrives
@@ -171,11 +171,11 @@ class _Study:
             stream = np.append(stream, self.shape[rng.integers(0, len(self.shape), len(stream))])
         return stream[: np.searchsorted(arrived, capacity * UPTO // 100, side="right")]
 
-    def nodes(self) -> Nodes:
+    def nodes(self) -> PackNodes:
         """All nodes empty."""
         c = self.cluster
         gpus = _ints(c["gpus"])
-        return Nodes(
+        return PackNodes(
             first=np.append(0, np.cumsum(gpus)),
             type=np.array([self.bits[t] for t in c["gpu_type"]], dtype=np.int64),
             cpu=_ints(c["cpu_milli"]),
@@ -212,7 +212,7 @@ def _study(workload: Workload, cluster: Cluster) -> _Study:
     return replace(packing, notes=tuple(notes))
 
 
-def _nowhere(pods: Pods, nodes: Nodes) -> NDArray[np.bool_]:
+def _nowhere(pods: Pods, nodes: PackNodes) -> NDArray[np.bool_]:
     """Which shapes of pods no empty node holds."""
     never = np.ones(len(pods.cpu), dtype=np.bool_)
     for cpu, memory, gpus, bit in set(zip(nodes.cpu, nodes.memory, np.diff(nodes.first), nodes.type, strict=True)):

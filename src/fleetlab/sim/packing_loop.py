@@ -32,7 +32,7 @@ class Pods(NamedTuple):
     types: Ints  # bits: the GPU types it may run on
 
 
-class Nodes(NamedTuple):
+class PackNodes(NamedTuple):
     """Where: free amounts, changed in place."""
 
     first: Ints  # index of each node's first GPU, one more entry than nodes
@@ -81,7 +81,7 @@ def fragment(gpu: Ints, cpu: int, kind: int, usual: Usual) -> float:
 
 
 @step
-def fits(p: int, n: int, pods: Pods, nodes: Nodes) -> bool:
+def fits(p: int, n: int, pods: Pods, nodes: PackNodes) -> bool:
     """Can node `n` hold pod `p` now? A pod of CPU alone may run beside any GPU."""
     if nodes.cpu[n] < pods.cpu[p] or nodes.memory[n] < pods.memory[p]:
         return False
@@ -97,7 +97,7 @@ def fits(p: int, n: int, pods: Pods, nodes: Nodes) -> bool:
 
 
 @step
-def tightest(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
+def tightest(p: int, n: int, pods: Pods, nodes: PackNodes) -> int:
     """The GPU of a node with the least free that still holds a share."""
     best = -1
     for g in range(nodes.first[n], nodes.first[n + 1]):
@@ -107,7 +107,7 @@ def tightest(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
 
 
 @step
-def free_gpu(n: int, nodes: Nodes) -> int:
+def free_gpu(n: int, nodes: PackNodes) -> int:
     """All GPU that is free on a node, in milli."""
     free = 0
     for g in range(nodes.first[n], nodes.first[n + 1]):
@@ -116,7 +116,7 @@ def free_gpu(n: int, nodes: Nodes) -> int:
 
 
 @step
-def by_remains(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
+def by_remains(p: int, n: int, pods: Pods, nodes: PackNodes) -> int:
     """Best fit: the less CPU and GPU would remain, the better."""
     cpu = (nodes.cpu[n] - pods.cpu[p]) / nodes.most_cpu
     gpu = (free_gpu(n, nodes) - pods.gpus[p] * pods.milli[p]) / nodes.most_gpu
@@ -124,7 +124,7 @@ def by_remains(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
 
 
 @step
-def by_product(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
+def by_product(p: int, n: int, pods: Pods, nodes: PackNodes) -> int:
     """Score by the dot product of the free resources and the request: smaller is better."""
     cpu = nodes.cpu[n] / nodes.most_cpu * pods.cpu[p] / nodes.most_cpu
     gpu = free_gpu(n, nodes) / nodes.most_gpu * (pods.gpus[p] * pods.milli[p]) / nodes.most_gpu
@@ -132,7 +132,7 @@ def by_product(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
 
 
 @step
-def by_packing(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
+def by_packing(p: int, n: int, pods: Pods, nodes: PackNodes) -> int:
     """Occupied GPUs before idle GPUs of occupied nodes before idle nodes."""
     if pods.gpus[p] == 0:
         return 0
@@ -155,7 +155,7 @@ def kind_of(p: int, pods: Pods) -> int:
 
 
 @step
-def by_clustering(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
+def by_clustering(p: int, n: int, pods: Pods, nodes: PackNodes) -> int:
     """Requests of one kind together."""
     if pods.gpus[p] == 0:
         return 0
@@ -170,7 +170,7 @@ def by_clustering(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
 
 
 @step
-def by_fragments(p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, before: float) -> tuple[int, int]:
+def by_fragments(p: int, n: int, pods: Pods, nodes: PackNodes, usual: Usual, before: float) -> tuple[int, int]:
     """FGD: the less the fragments of a node would grow, the better; and the GPU for a share where they grow least."""
     cpu = nodes.cpu[n] - pods.cpu[p]
     gpu = nodes.gpu[nodes.first[n] : nodes.first[n + 1]]  # changed to see what comes of it, and put back
@@ -198,7 +198,7 @@ def by_fragments(p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, before:
 
 
 @step
-def score(placement: int, p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, lost: float) -> tuple[int, int]:
+def score(placement: int, p: int, n: int, pods: Pods, nodes: PackNodes, usual: Usual, lost: float) -> tuple[int, int]:
     """How good node `n` is for pod `p`, and which of its GPUs a share would take; UNFIT where it does not fit."""
     if not fits(p, n, pods, nodes):
         return UNFIT, 0
@@ -219,7 +219,7 @@ def score(placement: int, p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual
 
 
 @step
-def put(p: int, n: int, at: int, pods: Pods, nodes: Nodes) -> None:
+def put(p: int, n: int, at: int, pods: Pods, nodes: PackNodes) -> None:
     """Take what pod `p` asks for from node `n`; a share from GPU `at`, whole GPUs from idle ones in order."""
     nodes.cpu[n] -= pods.cpu[p]
     nodes.memory[n] -= pods.memory[p]
@@ -237,7 +237,7 @@ def put(p: int, n: int, at: int, pods: Pods, nodes: Nodes) -> None:
 
 
 @step
-def _any_gpu(p: int, n: int, draw: float, pods: Pods, nodes: Nodes) -> int:
+def _any_gpu(p: int, n: int, draw: float, pods: Pods, nodes: PackNodes) -> int:
     """One of the GPUs that hold a share, by chance."""
     count = 0
     for g in range(nodes.first[n], nodes.first[n + 1]):
@@ -273,7 +273,7 @@ def _sum(values: Floats) -> float:
 
 @loop
 def pack(
-    placement: int, stream: Ints, draws: Floats, order: Ints, pods: Pods, nodes: Nodes, usual: Usual, marks: Ints
+    placement: int, stream: Ints, draws: Floats, order: Ints, pods: Pods, nodes: PackNodes, usual: Usual, marks: Ints
 ) -> tuple[Ints, Floats, Ints, Ints, Ints]:
     """Place the stream of pods; at each mark of arrived GPU milli: what is allocated, in fragments and failed.
 

@@ -31,7 +31,7 @@ from fleetlab.sim.ledger.waits import seconds_between
 from fleetlab.sim.measures import Measures, blocks_of, per_day
 from fleetlab.sim.result_notes import beginning, in_part, scheduler_notes, timed_out, unfinished
 from fleetlab.sim.schedule import Schedule
-from fleetlab.sim.timeline import ALL, Usage, timeline, usage
+from fleetlab.sim.timeline import ALL, ClusterUsage, timeline, usage
 from fleetlab.sim.world import World
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Replicates
 
@@ -548,7 +548,7 @@ class SimResult(Result):
         """What runs held when, as tables that can be stored: usage between any edges of time follows from them."""
         return Holdings.of(self.world, self.played, self.cluster)
 
-    def usage_over_time(self, edges: Floats) -> Usage:
+    def usage_over_time(self, edges: Floats) -> ClusterUsage:
         """Return what was up and what was allocated from each edge of time to the next, by GPU type.
 
         Parameters
@@ -558,7 +558,7 @@ class SimResult(Result):
 
         Returns
         -------
-        Usage
+        ClusterUsage
             GPU-seconds by interval and type.
 
         Examples
@@ -583,7 +583,7 @@ class SimResult(Result):
         return figure(timeline, self._policy, Clock.of(self.scenario), panels(self.world, self.played), most)
 
     @cached_property
-    def _usage(self) -> Usage:
+    def _usage(self) -> ClusterUsage:
         """What was held, in blocks while jobs arrive, and in one piece after."""
         stopped = self.played.stopped
         arriving = min(float(self.world.submitted.max(initial=0.0)), stopped) or stopped

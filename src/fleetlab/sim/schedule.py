@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetlab.sim.layout import RUNNING, Floats, Ints
-from fleetlab.sim.ledger.rules import Looks, Rules
+from fleetlab.sim.ledger.rules import Looks, SiteRules
 from fleetlab.sim.quota import Quotas
 
 
@@ -67,7 +67,7 @@ class Schedule:
     timed_out: Ints | None = None  # [jobs]: 1: its time limit ended it; None: as the world says
     cut: Ints | None = None  # [jobs]: 1: a preemption, a node or a limit ended it before its time, for good
     until: float | None = None  # when the loop stopped; None: with the last completion
-    rules: Rules | None = None  # of a site's Slurm, before anything runs
+    rules: SiteRules | None = None  # of a site's Slurm, before anything runs
     looks: Looks | None = None  # of its loops
 
     @property

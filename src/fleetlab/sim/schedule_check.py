@@ -43,7 +43,7 @@ class RunTable(NamedTuple):
     shapes: Records  # SHAPE
 
 
-class Switches(NamedTuple):
+class UpChanges(NamedTuple):
     """When nodes come up (1) or go down (0)."""
 
     time: Floats
@@ -137,7 +137,7 @@ def _sample(state: NodeView, column: Ints, typical: Records, out: Floats) -> Non
 
 @loop
 def replay(
-    of: RunTable, state: NodeView, switches: Switches, times: Floats, column: Ints, typical: Records, out: Floats
+    of: RunTable, state: NodeView, switches: UpChanges, times: Floats, column: Ints, typical: Records, out: Floats
 ) -> tuple[int, int, int, float]:
     """Replay runs and sample at `times`; return what is wrong, if anything, in which run, on which node, and when.
 

@@ -11,14 +11,14 @@ from fleetlab.core import Cluster
 from fleetlab.sim.accounts import Held
 from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView, table
 from fleetlab.sim.schedule import Schedule, Segments
-from fleetlab.sim.schedule_check import FAULTS, SAMPLE, SCHEDULED_RUN, RunTable, Switches, allocated_between, replay
+from fleetlab.sim.schedule_check import FAULTS, SAMPLE, SCHEDULED_RUN, RunTable, UpChanges, allocated_between, replay
 from fleetlab.sim.world import World
 
 ALL = "all"  # in the column `gpu_type`: whatever the type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Usage:
+class ClusterUsage:
     """What was there and what was held from each edge to the next, by GPU type; in its number × seconds."""
 
     types: list[str]
@@ -39,7 +39,7 @@ class Usage:
         return self.there, self.allocated
 
 
-def usage(world: World, played: Schedule, cluster: Cluster, edges: Floats) -> Usage:
+def usage(world: World, played: Schedule, cluster: Cluster, edges: Floats) -> ClusterUsage:
     """Integrate what is up and what is allocated between edges of time, exactly."""
     types, column = gpu_types_of(world, cluster)
     runs = run_table(world, played.runs(world.first))
@@ -53,7 +53,7 @@ def usage(world: World, played: Schedule, cluster: Cluster, edges: Floats) -> Us
     cores = float((seconds * runs.runs.instances * world.shapes.cpu[runs.runs.shape_id]).sum()) / 1000
     # Sums of fractions may exceed what is there by their last digit.
     allocated = np.minimum(out[:, : len(types)] / WHOLE, there)
-    return Usage(types, edges, there, allocated, float(up.sum()), cores)
+    return ClusterUsage(types, edges, there, allocated, float(up.sum()), cores)
 
 
 def timeline(world: World, played: Schedule, cluster: Cluster, times: Floats) -> pl.DataFrame:
@@ -128,18 +128,18 @@ def _replay(
         raise AssertionError(msg)
 
 
-def _switches(played: Schedule) -> Switches:
+def _switches(played: Schedule) -> UpChanges:
     """When nodes go down and come up: at one instant they go down first."""
     if played.up is None:
         nothing = np.zeros(0, dtype=np.int64)
-        return Switches(np.zeros(0), nothing, nothing)
+        return UpChanges(np.zeros(0), nothing, nothing)
     up = played.up
     last = up.end < played.stopped
     when = np.concatenate((up.begin, up.end[last]))
     node = np.concatenate((up.node, up.node[last]))
     way = np.concatenate((np.ones_like(up.node), np.zeros_like(up.node[last])))
     order = np.lexsort((way, when))
-    return Switches(when[order], node[order], way[order])
+    return UpChanges(when[order], node[order], way[order])
 
 
 def _queue(world: World, played: Schedule, runs: Segments, times: Floats) -> pl.DataFrame:

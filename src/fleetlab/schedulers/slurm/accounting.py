@@ -44,7 +44,7 @@ from fleetlab.sim.limits import (
     UNKNOWN_NODES,
     WALL,
     WITHIN,
-    Groups,
+    LimitGroups,
     blocks_start,
     count_ahead,
     count_node,
@@ -58,7 +58,7 @@ from fleetlab.sim.limits import (
 class Accounting(NamedTuple):
     """Limits, usage, and what priorities are computed from."""
 
-    groups: Groups
+    groups: LimitGroups
     multifactor: int  # else by submission alone
     period: float  # s between two passes over usage
     always: int  # ACCRUE_ALWAYS

@@ -21,7 +21,7 @@ from fleetlab.schedulers.slurm.state import Slurm
 from fleetlab.sim import limits as kinds
 from fleetlab.sim.associations import places
 from fleetlab.sim.layout import Floats, Ints
-from fleetlab.sim.limits import Groups, Kept
+from fleetlab.sim.limits import Kept, LimitGroups
 from fleetlab.sim.world import World
 
 RESOURCES = ("cpu", "memory", "node", "gpu", "billing")  # before GPUs of one type, as `limits` numbers them
@@ -191,7 +191,7 @@ def _of_one_job(job: JobLimits) -> dict[int, Mapping[str, float]]:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def groups_of(world: World, site: Site, s: Slurm, names: Sequence[str], types: Sequence[str | None]) -> Groups:
+def groups_of(world: World, site: Site, s: Slurm, names: Sequence[str], types: Sequence[str | None]) -> LimitGroups:
     """Return the groups with a limit and the rules of each job; `names` are resources, `types` of GPUs, by node."""
     who, profile = _submitters(world, site, s)
     rules = [[rule for rule in Rules(one).all() if rule[2] in ("", *names)] for one in who] if _enforced(site) else []
@@ -204,7 +204,7 @@ def groups_of(world: World, site: Site, s: Slurm, names: Sequence[str], types: S
     size, safe = max(1, len(number)), "safe" in site.enforce
     running, held = np.zeros(size, np.int64), np.zeros((size, len(names)))
     on_node = np.zeros((size, len(s.nodes)) if by_node else (1, 1), np.int64)
-    return Groups(
+    return LimitGroups(
         profile=profile, first=_offsets(of), of=_flat(of), first_rule=_offsets(rules),
         rules=np.array(table, dtype=np.int64).reshape(-1, 4),
         deny=np.array([any("denyonlimit" in _flags(q) for q in one.classes) for one in who], dtype=np.int64),

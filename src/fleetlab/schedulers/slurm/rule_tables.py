@@ -20,7 +20,7 @@ from fleetlab.schedulers.slurm.state import Slurm
 from fleetlab.schedulers.slurm.usage import billing_rules, new_usage, usage_rules
 from fleetlab.sim.associations import associations_of, places, usage_of
 from fleetlab.sim.layout import Floats, Ints, Records, table
-from fleetlab.sim.ledger.rules import Rules
+from fleetlab.sim.ledger.rules import SiteRules
 from fleetlab.sim.limits import TYPES
 from fleetlab.sim.world import World
 
@@ -166,12 +166,12 @@ def reservation_of(frame: pl.DataFrame, site: Site) -> Ints:
     return np.array([places.get(name or "", -1) for name in frame["reservation"].to_list()], dtype=np.int64)
 
 
-def rules_of(s: Slurm, accounts: Accounting, epilog: float) -> Rules:
+def rules_of(s: Slurm, accounts: Accounting, epilog: float) -> SiteRules:
     """Return the rules that jobs of a schedule wait by, before anything runs."""
     jobs, kept = s.jobs, s.reservations
     first, entries, profile = _open_partitions(s, accounts)
     limits = np.ascontiguousarray(jobs.limit)
-    return Rules(
+    return SiteRules(
         groups=accounts.groups, profile=profile, run_profile=_profiles(s, accounts), amounts=_amounts(s, accounts),
         array=np.ascontiguousarray(jobs.array), array_limit=np.ascontiguousarray(jobs.array_limit),
         array_running=np.zeros_like(s.array_running), first_partition=first, partition_of=entries,

@@ -19,7 +19,7 @@ from fleetlab.sim.placements import pick
 from fleetlab.sim.world import World
 
 
-class Allocation(NamedTuple):
+class JobAllocation(NamedTuple):
     """Where the instances of a job are; GPUs are bits counted from the node's first."""
 
     nodes: tuple[int, ...]
@@ -94,7 +94,7 @@ class ClusterState:
 
     def __init__(self, world: World, *, placement: str = "best_fit", seed: int = 0) -> None:
         self.view = NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps))
-        self.held: dict[int, Allocation] = {}
+        self.held: dict[int, JobAllocation] = {}
         self.shape = world.shape.tolist()  # of each job
         self._shapes = np.asarray(writable(world.shapes))  # a plain array is passed in a tenth of the time
         self._per_job = (self._shapes["distinct"] > 0).tolist()
@@ -103,7 +103,7 @@ class ClusterState:
         self._placement = PLACEMENTS.index(placement)
         self._draws = PLACEMENTS[placement].randomized
         self._nowhere = np.zeros(len(world.nodes), dtype=np.bool_)
-        self._journal: list[tuple[int, Allocation | None]] = []
+        self._journal: list[tuple[int, JobAllocation | None]] = []
         self.stale = False  # whether anything was freed since `unfit` was right
         self._unfit, self._bound = (np.full(len(self._shapes), UNLIMITED, dtype=np.int64) for _ in range(2))
         self.unfit: Any = memoryview(self._unfit.data)  # by shape, how many instances do not fit
@@ -138,7 +138,7 @@ class ClusterState:
         where = np.array(nodes, dtype=np.int64) if len(nodes) else np.full(count, -1, dtype=np.int64)
         bits = np.zeros(count, dtype=np.int64)
         fit = int(_take(self._shapes, shape, self.view, self._placement, self._scoring, barred, where, bits))
-        allocation = Allocation(tuple(where[:fit].tolist()), tuple(bits[:fit].tolist()))
+        allocation = JobAllocation(tuple(where[:fit].tolist()), tuple(bits[:fit].tolist()))
         self._end_gang(job, allocation.nodes)
         if fit < count:
             self._give_back(job, allocation)
@@ -151,14 +151,14 @@ class ClusterState:
         self.stale = self._count > 0
         return None
 
-    def hold(self, job: int, allocation: Allocation) -> None:
+    def hold(self, job: int, allocation: JobAllocation) -> None:
         """Allocate to a job what it holds when a simulation begins."""
         for node, gpus in zip(*allocation, strict=True):
             _take_again(self._shapes, self.shape[job], self.view, node, gpus)
         self._end_gang(job, allocation.nodes)
         self.held[job] = allocation
 
-    def release(self, job: int) -> Allocation:
+    def release(self, job: int) -> JobAllocation:
         """Free what a job holds."""
         allocation = self.held.pop(job)
         self._free(job, allocation)
@@ -189,7 +189,7 @@ class ClusterState:
         self._note_freed((node,))
         self.view.nodes.up[node] = int(up)
 
-    def _free(self, job: int, allocation: Allocation) -> None:
+    def _free(self, job: int, allocation: JobAllocation) -> None:
         self._note_freed(allocation.nodes)
         self._give_back(job, allocation)
 
@@ -205,7 +205,7 @@ class ClusterState:
         self._freed[self._count : self._count + len(nodes)] = nodes
         self._count += len(nodes)
 
-    def _give_back(self, job: int, allocation: Allocation) -> None:
+    def _give_back(self, job: int, allocation: JobAllocation) -> None:
         if not allocation.nodes:
             return
         nodes, gpus = (np.array(column, dtype=np.int64) for column in allocation)

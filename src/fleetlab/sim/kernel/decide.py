@@ -22,7 +22,7 @@ from fleetlab.core.durations import plural
 from fleetlab.core.events import Event, Recovery
 from fleetlab.core.progress import Progress, silent
 from fleetlab.sim.events import BACK, DRAIN, RECLAIM
-from fleetlab.sim.kernel.cluster import Allocation, ClusterState
+from fleetlab.sim.kernel.cluster import ClusterState, JobAllocation
 from fleetlab.sim.kernel.events import EventQueue
 from fleetlab.sim.kernel.run_log import RunLog
 from fleetlab.sim.kernel.service import IN_SERVICE, NodeService
@@ -185,7 +185,7 @@ class DecideLoop:
     def _run_on(self, k: int) -> None:
         """Let a job run where it is when the simulation begins."""
         self._jobs[k], place = self._job(k), self._places[k]
-        self.state.hold(k, Allocation(tuple(place.node.tolist()), tuple(place.gpus.tolist())))
+        self.state.hold(k, JobAllocation(tuple(place.node.tolist()), tuple(place.gpus.tolist())))
         self._begin(k)
 
     def _job(self, k: int) -> Job:

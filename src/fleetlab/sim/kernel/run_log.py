@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.sim.kernel.cluster import Allocation
+from fleetlab.sim.kernel.cluster import JobAllocation
 from fleetlab.sim.kernel.service import NodeService
 from fleetlab.sim.kernel.work import Checkpoints, JobWork, columns_of
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, Floats, Ints
@@ -24,7 +24,7 @@ class Run:
     job: int
     begin: float
     end: float
-    where: Allocation
+    where: JobAllocation
     stays: Sequence[Stay] = ()  # of its pods, which have no GPUs yet
 
 
@@ -52,13 +52,13 @@ class RunLog:
         self.stays.append(Stay(node, count, now))
         return self.stays[-1]
 
-    def begin(self, job: int, now: float, where: Allocation | Sequence[Stay]) -> None:
+    def begin(self, job: int, now: float, where: JobAllocation | Sequence[Stay]) -> None:
         """Note that a job runs from now on."""
         self._open[job] = len(self.runs)
-        if isinstance(where, Allocation):
+        if isinstance(where, JobAllocation):
             self.runs.append(Run(job, now, math.inf, where))
         else:
-            self.runs.append(Run(job, now, math.inf, Allocation(tuple(stay.node for stay in where), ()), where))
+            self.runs.append(Run(job, now, math.inf, JobAllocation(tuple(stay.node for stay in where), ()), where))
 
     def running(self, job: int) -> bool:
         """Whether a job runs."""
@@ -114,7 +114,7 @@ class RunLog:
 def _with_gpus(run: Run) -> Run:
     if not run.stays:
         return run
-    return replace(run, where=Allocation(run.where.nodes, tuple(stay.gpus for stay in run.stays)))
+    return replace(run, where=JobAllocation(run.where.nodes, tuple(stay.gpus for stay in run.stays)))
 
 
 def give_gpus(stays: Sequence[Stay], world: World) -> None:

@@ -18,7 +18,7 @@ from fleetlab.sim.ledger.reasons import (
     STAGES,
     WAIT,
     WAITING_GROUP,
-    Nodes,
+    NodeSums,
     Switches,
     Waiting,
     replay_waits,
@@ -224,7 +224,7 @@ def _freed(played: Schedule, runs: Segments) -> Floats:
     return np.concatenate((runs.end + epilog, *back, *resumed))
 
 
-def _nodes(world: World, played: Schedule) -> Nodes:
+def _nodes(world: World, played: Schedule) -> NodeSums:
     """Make the tables of empty nodes, of which all take jobs, or, where nodes change, none yet."""
     kinds, nobody = world.nodes, np.full(len(world.submit), -1)
     number = np.array([int(bit).bit_length() - 1 for bit in kinds.node_class], dtype=np.int64)
@@ -232,7 +232,7 @@ def _nodes(world: World, played: Schedule) -> Nodes:
     if played.up is None:
         np.add.at(free, number, np.column_stack((kinds.free_gpu, kinds.free)))
     now, empty = (NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps)) for _ in range(2))
-    return Nodes(
+    return NodeSums(
         now=now, empty=empty, level=np.full(len(kinds), played.up is None, dtype=np.int64),
         shapes=writable(world.shapes), shape_of=world.shape, class_number=number,
         free=free, quotas=copied(NO_QUOTAS if played.quotas is None else played.quotas),

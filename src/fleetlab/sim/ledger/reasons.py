@@ -27,7 +27,7 @@ from fleetlab.sim.codes import (
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import AMOUNTS, UNLIMITED, Floats, Ints, NodeView, Record, Records, record
 from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, untrack
-from fleetlab.sim.ledger.rules import FITS, OPEN, Rules, complete_node, count_run, keeper, keeps_nothing, rule_of
+from fleetlab.sim.ledger.rules import FITS, OPEN, SiteRules, complete_node, count_run, keeper, keeps_nothing, rule_of
 from fleetlab.sim.nodes import give_back, gpu_slots, node_slots, take_gpus
 from fleetlab.sim.quota import Quotas, is_barred
 from fleetlab.sim.quota import charge as charge_quotas
@@ -73,7 +73,7 @@ class Waiting(NamedTuple):
     before: Floats  # [jobs]: seconds that are in the ledger before the replay
 
 
-class Nodes(NamedTuple):
+class NodeSums(NamedTuple):
     """The nodes as they are, and sums over those that take jobs."""
 
     now: NodeView
@@ -128,7 +128,7 @@ def add_slots(shape: Record, node: Record, gpus: Records, apps: Ints, sign: int,
 
 
 @inner
-def count_node(n: int, nodes: Nodes, waiting: Waiting, sign: int) -> None:
+def count_node(n: int, nodes: NodeSums, waiting: Waiting, sign: int) -> None:
     """Add node `n` to all sums (1) or take it out (-1), before and after it changes."""
     now, node = nodes.now, nodes.now.nodes[n]
     if nodes.level[n] <= 0:
@@ -145,7 +145,7 @@ def count_node(n: int, nodes: Nodes, waiting: Waiting, sign: int) -> None:
 
 
 @inner
-def count_shape(s: int, nodes: Nodes, waiting: Waiting) -> None:
+def count_shape(s: int, nodes: NodeSums, waiting: Waiting) -> None:
     """Count the slots for a shape on all nodes that take jobs, and keep the count from now on."""
     counts, now = waiting.shapes[s], nodes.now
     counts.usable[:] = 0
@@ -158,7 +158,7 @@ def count_shape(s: int, nodes: Nodes, waiting: Waiting) -> None:
 
 
 @inner
-def forget_shape(counts: Record, nodes: Nodes, waiting: Waiting) -> None:
+def forget_shape(counts: Record, nodes: NodeSums, waiting: Waiting) -> None:
     """Keep the count of a shape no longer."""
     nodes.sizes[COUNTED] -= 1
     last = waiting.counted[nodes.sizes[COUNTED]]
@@ -168,7 +168,7 @@ def forget_shape(counts: Record, nodes: Nodes, waiting: Waiting) -> None:
 
 
 @inner
-def possible(s: int, nodes: Nodes, waiting: Waiting) -> int:
+def possible(s: int, nodes: NodeSums, waiting: Waiting) -> int:
     """Return how many instances the nodes that take jobs would hold if they were empty."""
     shape_counts, empty, usable = waiting.shapes[s], nodes.empty, nodes.scratch
     if shape_counts.as_of != nodes.sizes[CHANGES]:
@@ -181,7 +181,7 @@ def possible(s: int, nodes: Nodes, waiting: Waiting) -> int:
 
 
 @inner
-def free_on(classes: int, nodes: Nodes, k: int) -> int:
+def free_on(classes: int, nodes: NodeSums, k: int) -> int:
     """Return how much of resource `k` is free on nodes of some classes: GPU milli (0), or what is beside GPUs."""
     total = 0
     for c in range(len(nodes.free)):
@@ -191,7 +191,7 @@ def free_on(classes: int, nodes: Nodes, k: int) -> int:
 
 
 @inner
-def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
+def missing(group: Record, nodes: NodeSums, waiting: Waiting) -> int:
     """Return which resource a group is missing now, the first that applies; or what keeps it, if it would fit."""
     shape, shape_counts, need = nodes.shapes[group.shape_id], waiting.shapes[group.shape_id], group.gpu_milli
     if free_on(-1, nodes, 0) < need:
@@ -215,7 +215,7 @@ def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
 
 
 @inner
-def count_slots(s: int, nodes: Nodes) -> None:
+def count_slots(s: int, nodes: NodeSums) -> None:
     """Count the instances of a shape that fit now on each node that takes jobs, into `slots`."""
     now = nodes.now
     for n in range(len(now.nodes)):
@@ -223,7 +223,7 @@ def count_slots(s: int, nodes: Nodes) -> None:
 
 
 @inner
-def judge_by_rules(g: int, nodes: Nodes, waiting: Waiting, rules: Rules, now: float) -> int:
+def judge_by_rules(g: int, nodes: NodeSums, waiting: Waiting, rules: SiteRules, now: float) -> int:
     """Return the reason of a waiting group under a site's Slurm."""
     group, t = waiting.groups[g], rules.of_group[g]
     blocking = rule_of(rules, t, now)
@@ -238,7 +238,7 @@ def judge_by_rules(g: int, nodes: Nodes, waiting: Waiting, rules: Rules, now: fl
 
 
 @inner
-def judge(group: Record, nodes: Nodes, waiting: Waiting, now: float) -> int:
+def judge(group: Record, nodes: NodeSums, waiting: Waiting, now: float) -> int:
     """Return the reason of a waiting group."""
     if is_barred(nodes.quotas, group.member):
         return BY_QUOTA
@@ -255,7 +255,7 @@ def charge(group: Record, now: float) -> None:
 
 
 @inner
-def enter(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
+def enter(wait: Record, waiting: Waiting, nodes: NodeSums) -> None:
     """A job begins to wait."""
     group, shape_counts = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
     if group.length == 0:
@@ -270,7 +270,7 @@ def enter(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
 
 
 @inner
-def leave(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
+def leave(wait: Record, waiting: Waiting, nodes: NodeSums) -> None:
     """A job waits no more."""
     group, shape_counts = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
     charge(group, wait.end)
@@ -288,7 +288,7 @@ def leave(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
 
 
 @inner
-def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, time: float, sign: int) -> None:
+def change_run(run: Record, runs: RunTable, nodes: NodeSums, waiting: Waiting, time: float, sign: int) -> None:
     """Let a run begin (1) or end (-1)."""
     shape, now = runs.shapes[run.shape_id], nodes.now
     for i in range(run.first, run.first + run.instances):
@@ -303,7 +303,7 @@ def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, time
 
 
 @inner
-def switch(n: int, change: int, nodes: Nodes, waiting: Waiting) -> None:
+def switch(n: int, change: int, nodes: NodeSums, waiting: Waiting) -> None:
     """Let a node begin or cease to take jobs."""
     count_node(n, nodes, waiting, -1)
     nodes.level[n] += change
@@ -312,7 +312,7 @@ def switch(n: int, change: int, nodes: Nodes, waiting: Waiting) -> None:
 
 
 @inner
-def follow_run(run: Record, runs: RunTable, rules: Rules, sign: int) -> None:
+def follow_run(run: Record, runs: RunTable, rules: SiteRules, sign: int) -> None:
     """Let a run that begins or ends count in limits; after its end its nodes complete."""
     count_run(rules, run.job, sign)
     if sign < 0 and rules.epilog > 0.0:
@@ -321,7 +321,7 @@ def follow_run(run: Record, runs: RunTable, rules: Rules, sign: int) -> None:
 
 
 @inner
-def next_mark(rules: Rules, runs: RunTable, completed: int, marked: int) -> float:
+def next_mark(rules: SiteRules, runs: RunTable, completed: int, marked: int) -> float:
     """Return when an epilog is over, or an advance reservation begins to keep nodes or ceases to."""
     now = rules.marks[marked] if marked < len(rules.marks) else np.inf
     if rules.epilog > 0.0 and completed < len(runs.by_end):
@@ -330,7 +330,7 @@ def next_mark(rules: Rules, runs: RunTable, completed: int, marked: int) -> floa
 
 
 @inner
-def complete_runs(rules: Rules, runs: RunTable, completed: int, now: float) -> int:
+def complete_runs(rules: SiteRules, runs: RunTable, completed: int, now: float) -> int:
     """Let epilogs that are over free their nodes; return how many runs have completed."""
     while completed < len(runs.by_end) and runs.runs[runs.by_end[completed]].end + rules.epilog <= now:
         run = runs.runs[runs.by_end[completed]]
@@ -342,7 +342,12 @@ def complete_runs(rules: Rules, runs: RunTable, completed: int, now: float) -> i
 
 @loop
 def replay_waits(
-    runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding | None, rules: Rules | None
+    runs: RunTable,
+    switches: Switches,
+    waiting: Waiting,
+    nodes: NodeSums,
+    holding: Holding | None,
+    rules: SiteRules | None,
 ) -> None:
     """Replay the runs and charge every waiting second.
 

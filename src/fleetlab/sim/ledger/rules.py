@@ -23,7 +23,7 @@ from fleetlab.sim.limits import (
     OVER_TIME,
     RESOURCE,
     SUBMITTED,
-    Groups,
+    LimitGroups,
     blocks_start,
     count_running,
 )
@@ -45,10 +45,10 @@ class Looks:
     limited_until: Floats  # [jobs]: and last
 
 
-class Rules(NamedTuple):
+class SiteRules(NamedTuple):
     """A site's rules, and what changes of them while runs begin and end."""
 
-    groups: Groups  # limits
+    groups: LimitGroups  # limits
     profile: Ints  # [entries of `partition_of`]: its limits there
     run_profile: Ints  # [jobs]: limits that it counts in while it runs
     amounts: Floats  # [jobs, resources]: with which it counts
@@ -75,7 +75,7 @@ class Rules(NamedTuple):
 
 
 @inner
-def count_run(rules: Rules, t: int, sign: int) -> None:
+def count_run(rules: SiteRules, t: int, sign: int) -> None:
     """Count a run that begins, or with `sign` -1 one that ends."""
     count_running(rules.groups, rules.run_profile[t], rules.amounts[t], sign)
     if rules.array[t] >= 0:
@@ -83,7 +83,7 @@ def count_run(rules: Rules, t: int, sign: int) -> None:
 
 
 @inner
-def complete_node(rules: Rules, n: int, change: int) -> None:
+def complete_node(rules: SiteRules, n: int, change: int) -> None:
     """Let an epilog begin (1) or end (-1) on a node."""
     rules.sizes[0] -= rules.completing[n] > 0
     rules.completing[n] += change
@@ -91,7 +91,7 @@ def complete_node(rules: Rules, n: int, change: int) -> None:
 
 
 @inner
-def at_limit(rules: Rules, t: int) -> bool:
+def at_limit(rules: SiteRules, t: int) -> bool:
     """Return whether a limit keeps a job from starting in each of its partitions.
 
     Limits on minutes change while nothing begins or ends: the loops tell when a job is at one (`Looks`).
@@ -112,7 +112,7 @@ def at_limit(rules: Rules, t: int) -> bool:
 
 
 @inner
-def rule_of(rules: Rules, t: int, now: float) -> int:
+def rule_of(rules: SiteRules, t: int, now: float) -> int:
     """Return which rule keeps a job waiting whatever is free, `OPEN`: none."""
     if rules.first_partition[t] == rules.first_partition[t + 1]:
         return BY_PARTITION_DOWN
@@ -126,7 +126,7 @@ def rule_of(rules: Rules, t: int, now: float) -> int:
 
 
 @inner
-def has_begun(rules: Rules, group: int, now: float) -> bool:
+def has_begun(rules: SiteRules, group: int, now: float) -> bool:
     """Return whether jobs of an advance reservation may start: it has begun, or is flexible, and has not ended."""
     for r in range(len(rules.kept_begin)):
         mine = rules.kept_group[r] == group and now < rules.kept_end[r]
@@ -136,7 +136,7 @@ def has_begun(rules: Rules, group: int, now: float) -> bool:
 
 
 @inner
-def is_reserved(rules: Rules, group: int, n: int, now: float) -> bool:
+def is_reserved(rules: SiteRules, group: int, n: int, now: float) -> bool:
     """Return whether jobs of an advance reservation may use a node."""
     for r in range(len(rules.kept_begin)):
         mine = rules.kept_group[r] == group and now < rules.kept_end[r]
@@ -146,7 +146,7 @@ def is_reserved(rules: Rules, group: int, n: int, now: float) -> bool:
 
 
 @inner
-def is_kept(rules: Rules, t: int, n: int, now: float) -> bool:
+def is_kept(rules: SiteRules, t: int, n: int, now: float) -> bool:
     """Return whether an advance reservation keeps a node from a job until its time limit."""
     for r in range(len(rules.kept_begin)):
         # At the instant from which on the job would reach into it, it is kept.
@@ -157,13 +157,13 @@ def is_kept(rules: Rules, t: int, n: int, now: float) -> bool:
 
 
 @inner
-def keeps_nothing(rules: Rules, t: int) -> bool:
+def keeps_nothing(rules: SiteRules, t: int) -> bool:
     """Return whether a job that fits on its nodes fits in its partition too, and nothing keeps those nodes."""
     return not rules.several[t] and not rules.sizes[0] and not len(rules.kept_begin)
 
 
 @inner
-def keeper(rules: Rules, t: int, instances: int, slots: Ints, now: float) -> int:
+def keeper(rules: SiteRules, t: int, instances: int, slots: Ints, now: float) -> int:
     """Return what keeps a job from nodes on which it would fit, by the `slots` on each; `FITS`: nothing.
 
     It must fit into one of its partitions, where nothing keeps the nodes.
@@ -188,7 +188,7 @@ def keeper(rules: Rules, t: int, instances: int, slots: Ints, now: float) -> int
     return reason
 
 
-def alike(rules: Rules) -> Ints:
+def alike(rules: SiteRules) -> Ints:
     """Number jobs so that those of one number are kept waiting by the same rules."""
     numbers = dict[tuple[object, ...], int]()
     group = np.empty(len(rules.array), dtype=np.int64)
@@ -203,14 +203,14 @@ def alike(rules: Rules) -> Ints:
     return group
 
 
-def _same_limits(groups: Groups) -> Ints:
+def _same_limits(groups: LimitGroups) -> Ints:
     """Number sets of limits by what they are: two users without any have the same."""
     numbers = dict[bytes, int]()
     bounds = zip(groups.first_rule[:-1].tolist(), groups.first_rule[1:].tolist(), strict=True)
     return np.array([numbers.setdefault(groups.rules[a:b].tobytes(), len(numbers)) for a, b in bounds], dtype=np.int64)
 
 
-def anew(rules: Rules, waits: Records, groups: int) -> Rules:
+def anew(rules: SiteRules, waits: Records, groups: int) -> SiteRules:
     """Return rules before anything runs, with one job for each group that waits."""
     of_group = np.zeros(groups, dtype=np.int64)
     of_group[waits.group] = waits.job

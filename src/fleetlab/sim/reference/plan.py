@@ -24,7 +24,7 @@ from fleetlab.sim.reference.work import estimated_length
 RELEASE, OCCUPY = range(2)  # at one time in this order
 
 
-class Search(NamedTuple):
+class PlanSearch(NamedTuple):
     """Views of the nodes to find a start with."""
 
     then: NodeView  # at a step of the plan
@@ -35,10 +35,10 @@ class Search(NamedTuple):
 
 
 @inner_loop
-def new_search(now: NodeView) -> Search:
+def new_search(now: NodeView) -> PlanSearch:
     """Make views to search with."""
     n = len(now.nodes)
-    return Search(copy(now), copy(now), copy(now), np.zeros(n, np.int64), np.zeros(n, np.int64))
+    return PlanSearch(copy(now), copy(now), copy(now), np.zeros(n, np.int64), np.zeros(n, np.int64))
 
 
 # -- nodes in a plan -------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def take_step(sim: Simulation, rules: Rules, shape: Record, k: int, view: NodeVi
 
 
 @inner
-def begin_rows(sim: Simulation, k: int, search: Search, attempt: int) -> None:
+def begin_rows(sim: Simulation, k: int, search: PlanSearch, attempt: int) -> None:
     """Copy the nodes that step `k` is about, where this attempt has not met them yet."""
     job = sim.jobs[sim.steps[k].job]
     for i in range(job.first_instance, job.first_instance + job.instances):
@@ -186,7 +186,7 @@ def begin_rows(sim: Simulation, k: int, search: Search, attempt: int) -> None:
 
 @inner
 def conflict(
-    sim: Simulation, rules: Rules, t: int, k: int, at: float, end: float, slots: int, search: Search, attempt: int
+    sim: Simulation, rules: Rules, t: int, k: int, at: float, end: float, slots: int, search: PlanSearch, attempt: int
 ) -> float:
     """Return until when a job that fits at step `k`, `slots` times, may not start; infinity if it fits until `end`.
 
@@ -241,7 +241,7 @@ def lower_bound(sim: Simulation, rules: Rules, t: int, now: NodeView) -> float:
 
 @inner
 def earliest_start(
-    sim: Simulation, rules: Rules, t: int, now: NodeView, search: Search, first: float, latest: float
+    sim: Simulation, rules: Rules, t: int, now: NodeView, search: PlanSearch, first: float, latest: float
 ) -> tuple[float, int]:
     """Return the first time from which on a job fits for its estimated runtime, and the attempt that found it.
 
@@ -274,7 +274,7 @@ def planned_length(sim: Simulation, rules: Rules, t: int) -> float:
 
 
 @inner
-def show_free(now: NodeView, rules: Rules, search: Search, attempt: int, starts: int) -> None:
+def show_free(now: NodeView, rules: Rules, search: PlanSearch, attempt: int, starts: int) -> None:
     """Let `ahead` be what a job may take in the plan, or, if it starts now (1), what it may take of the nodes."""
     view = search.ahead
     for n in range(len(now.nodes)):
@@ -301,7 +301,7 @@ def start_planned(sim: Simulation, rules: Rules, t: int, now: NodeView) -> None:
 
 @inner_loop
 def start_beside_plan(
-    sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, search: Search
+    sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, search: PlanSearch
 ) -> None:  # fmt: skip
     """Start a job now, if that delays none in the plan."""
     clock = sim.clock
@@ -314,7 +314,7 @@ def start_beside_plan(
 
 
 @inner_loop
-def plan_job(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, search: Search) -> None:
+def plan_job(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, search: PlanSearch) -> None:
     """Plan the earliest start of a job that delays none in the plan, and start it if that is now.
 
     A job that has a reservation keeps it, or moves up.

@@ -105,7 +105,7 @@ class RowLevel:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class GpuRows:
     """GPUs in the order in which they are drawn; the finest level comes first."""
 
     nodes: Ints  # nodes that have GPUs, in order: rows of the cluster
@@ -129,7 +129,7 @@ def rack_of(features: list[str]) -> str:
     return named[len(RACK) :].lstrip(":=-_ ")
 
 
-def rows_of(cluster: Cluster, table: Records) -> Rows:
+def rows_of(cluster: Cluster, table: Records) -> GpuRows:
     """Put the GPUs of a cluster in order, and make levels of them."""
     frame = cluster.frame
     pools, racks = frame["pool"].to_list(), [rack_of(f) for f in frame["features"].to_list()]
@@ -144,7 +144,7 @@ def rows_of(cluster: Cluster, table: Records) -> Rows:
         row_of_gpu[table[n].first_gpu : table[n].end_gpu] = np.arange(first[k], first[k + 1])
     pool_starts = _starts([pools[n] for n in order])
     rack_starts = _starts([(pools[n], racks[n]) for n in order])
-    return Rows(nodes, first, row_of_gpu, _levels(first, pool_starts, rack_starts))
+    return GpuRows(nodes, first, row_of_gpu, _levels(first, pool_starts, rack_starts))
 
 
 def _starts(keys: list[object]) -> Ints:
@@ -175,7 +175,7 @@ def _groups(starts: Ints, size: int) -> Ints:
     return np.append(np.concatenate(parts), starts[-1]).astype(np.int64)
 
 
-def node_table(cluster: Cluster, rows: Rows) -> pl.DataFrame:
+def node_table(cluster: Cluster, rows: GpuRows) -> pl.DataFrame:
     """Return name, pool, rack and GPU type of each node, in order."""
     frame = cluster.frame[rows.nodes]
     racks = pl.Series("rack", [rack_of(f) for f in frame["features"].to_list()], dtype=pl.String)

@@ -25,7 +25,7 @@ from fleetlab.sim.ledger.ledger import ledger_over_time
 from fleetlab.sim.ledger.waits import waits
 from fleetlab.sim.schedule import Schedule, Segments, Up
 from fleetlab.sim.schedule_check import SCHEDULED_RUN, RunTable
-from fleetlab.sim.tiles.rows import Coloring, Rows, colorings, node_table, rows_of, used_milli
+from fleetlab.sim.tiles.rows import Coloring, GpuRows, colorings, node_table, rows_of, used_milli
 from fleetlab.sim.tiles.sums import (
     GpuRuns,
     count_gpu_runs,
@@ -130,7 +130,7 @@ class ClusterTimeline:
     """Who was on which GPU when, ready to be cut into tiles."""
 
     span: float  # seconds, from 0
-    rows: Rows
+    rows: GpuRows
     nodes: pl.DataFrame  # node, pool, gpu_type, rack: in the order of the rows
     runs: GpuRuns
     milli: Floats  # [jobs]: of each of its GPUs
@@ -291,7 +291,7 @@ class ClusterTimeline:
         return count, [row | {"begin": begin, "end": end} for row, (begin, end) in zip(rows, times, strict=True)]
 
 
-def index_runs(world: World, played: Schedule, rows: Rows) -> GpuRuns:
+def index_runs(world: World, played: Schedule, rows: GpuRows) -> GpuRuns:
     """Sort the runs of a schedule by GPU."""
     of, first_gpu = _in_any_order(world, played.runs(world.first)), np.ascontiguousarray(world.nodes.first_gpu)
     count = np.zeros(rows.gpus + 1, dtype=np.int64)
@@ -314,7 +314,7 @@ def _in_any_order(world: World, runs: Segments) -> RunTable:
     return RunTable(rows, none, none, runs.where, runs.got, world.shapes)
 
 
-def fragmented(world: World, played: Schedule, rows: Rows) -> Floats:
+def fragmented(world: World, played: Schedule, rows: GpuRows) -> Floats:
     """Return which share of what is free on each node is of no use to the usual jobs, at SAMPLES instants."""
     row = np.full(len(world.nodes), -1, dtype=np.int64)
     row[rows.nodes] = np.arange(len(rows.nodes))
@@ -343,7 +343,7 @@ def _down(up: Up | None, nodes: Ints, span: float) -> Up | None:
     return Up(node.astype(np.int64), begin, end)
 
 
-def _spells(rows: Rows, nodes: int, of: Up | None, span: float) -> Spells:
+def _spells(rows: GpuRows, nodes: int, of: Up | None, span: float) -> Spells:
     """Return spells of nodes as spells of GPUs."""
     if of is None:
         none = np.zeros(0, dtype=np.int64)

@@ -31,7 +31,7 @@ CLOSE = 1e-8
 LOOSER = (100.0, 10.0, 1.0)  # firm wishes are come to by way of loose ones: from far off, Newton's steps are short
 
 
-class Constraint(NamedTuple):
+class Target(NamedTuple):
     """A constraint: the mean of `row` over it is `value`, give or take `slack`."""
 
     row: Floats  # broadcasts to the law's shape
@@ -39,12 +39,12 @@ class Constraint(NamedTuple):
     slack: float
 
 
-def fit(name: str, prior: Floats, constraints: Sequence[Constraint], marginal: Floats | None = None) -> Floats:
+def fit(name: str, prior: Floats, constraints: Sequence[Target], marginal: Floats | None = None) -> Floats:
     """Find the distribution nearest to `prior` that satisfies the constraints; `marginal` fixes sums over last axes.
 
     It is found from the multipliers that were written down under `name`, so that nearly always one look is enough.
 
-    >>> law = fit("a doctest", np.ones((1, 2)) / 2, [Constraint(np.array([[0.0, 1.0]]), 0.3, 1e-6)])
+    >>> law = fit("a doctest", np.ones((1, 2)) / 2, [Target(np.array([[0.0, 1.0]]), 0.3, 1e-6)])
     >>> np.round(law, 3)
     array([[0.7, 0.3]])
     """

@@ -21,9 +21,9 @@ from fleetlab.traces.synthesize.joint_law import (
     TABLE,
     TYPES,
     Bools,
-    Constraint,
     Floats,
     Ints,
+    Target,
     cores,
     curve,
     fit,
@@ -122,24 +122,24 @@ def _gangs() -> Floats:
     counted = {int(m): n / TABLE["rows"] for m, n in TABLE["gpu_milli"].items()}
     gpu, some = 1 - counted[0], (milli > 0).astype(float)
     constraints = [
-        Constraint((size == 1) * 1.0, TABLE["single"] / TABLE["rows"], EXACT),
-        Constraint(size.astype(float), PER_JOB, 0.01),
-        Constraint(some * size, PER_GPU_JOB * gpu, 0.1),
-        Constraint(milli / 1000, PRINTED["gpus_per_instance_mean"] * gpu, 1e-3),
-        Constraint(some * (milli < 250), LAWS["request_share"]["<0.25"] * gpu, 1e-3),
-        Constraint((milli > 1000).astype(float), LAWS["request_share"][">1"] * gpu, 5e-4),
-        *[Constraint((milli == m) * 1.0, share, EXACT) for m, share in counted.items()],
+        Target((size == 1) * 1.0, TABLE["single"] / TABLE["rows"], EXACT),
+        Target(size.astype(float), PER_JOB, 0.01),
+        Target(some * size, PER_GPU_JOB * gpu, 0.1),
+        Target(milli / 1000, PRINTED["gpus_per_instance_mean"] * gpu, 1e-3),
+        Target(some * (milli < 250), LAWS["request_share"]["<0.25"] * gpu, 1e-3),
+        Target((milli > 1000).astype(float), LAWS["request_share"][">1"] * gpu, 5e-4),
+        *[Target((milli == m) * 1.0, share, EXACT) for m, share in counted.items()],
     ]
     for below, percent in zip(*curve(LAWS["size_below"]), strict=True):
-        constraints.append(Constraint((size < below) * size / PER_JOB, percent / 100, DIGITISED))
+        constraints.append(Target((size < below) * size / PER_JOB, percent / 100, DIGITISED))
     for upto, percent in zip(*curve(LAWS["gpu_request_cdf"]), strict=True):
-        constraints.append(Constraint(some * ((milli <= upto * 1000) - percent / 100) * size / PER_JOB, 0.0, DIGITISED))
+        constraints.append(Target(some * ((milli <= upto * 1000) - percent / 100) * size / PER_JOB, 0.0, DIGITISED))
     for upto, percent in zip(*curve(LAWS["job_total_cdf"]["gpu"]), strict=True):
-        constraints.append(Constraint(some * (size * milli <= upto * 1000), percent / 100 * gpu, LOOSE))
+        constraints.append(Target(some * (size * milli <= upto * 1000), percent / 100 * gpu, LOOSE))
     of_gangs = ((size > 1) - PRINTED["gang_demand"]) * size * milli / 1000
     # Loosely, by a part of the GPUs a job asks for: more firmly, it would be had of gangs of hundreds of GPUs.
-    constraints.append(Constraint(of_gangs, 0.0, 0.2))
-    constraints.append(Constraint(np.where(size * milli > 1_000_000, float(FULL), 0.0), THOUSAND_GPUS, 0.1))
+    constraints.append(Target(of_gangs, 0.0, 0.2))
+    constraints.append(Target(np.where(size * milli > 1_000_000, float(FULL), 0.0), THOUSAND_GPUS, 0.1))
     mass = np.array(list(LAWS["size_mass"].values())) / SIZES
     # Large gangs ask for single GPUs or shares of one; of those that ask for more than 500 a real sample has none.
     total = size * milli
@@ -158,13 +158,12 @@ def _types(law: Floats) -> Floats:
     usual = fits[..., CPUS == USUAL_CPUS, MEMORY == USUAL_MEMORY]
     prior = lean * fits.any(axis=(3, 4)) * np.where(usual[..., 0], 1.0, 1e-9)
     constraints = [
-        Constraint(np.eye(len(TYPES))[k], share * gpu.sum(), 3e-4)
-        for k, share in enumerate(LAWS["type_share"].values())
+        Target(np.eye(len(TYPES))[k], share * gpu.sum(), 3e-4) for k, share in enumerate(LAWS["type_share"].values())
     ]
     requested = (SIZES[:, None] * MILLI[None, 1:] / 1000)[:, :, None]
     for name, part in PRINTED["gpus_allocated"].items():
         allocated = part * gpus(name) / KNOWN_A_SECOND / RUN_TIME[name]
-        constraints.append(Constraint(requested * np.eye(len(TYPES))[TYPES.index(name)], allocated, 0.01 * allocated))
+        constraints.append(Target(requested * np.eye(len(TYPES))[TYPES.index(name)], allocated, 0.01 * allocated))
     typed = np.zeros((*law.shape, CPU_ONLY + 1))
     typed[:, 1:, :CPU_ONLY] = fit("types", prior, constraints, marginal=gpu)
     typed[:, 0, CPU_ONLY] = law[:, 0]
@@ -175,19 +174,19 @@ def _cpus(law: Floats) -> Floats:
     """Fit CPUs, given size, share and type: more GPUs come with more CPUs, and on V100 nodes still more."""
     size, cpus = SIZES[:, None, None, None], CPUS[None, None, None, :]
     constraints = [
-        Constraint((cpus <= upto * 1000) * size / PER_JOB, percent / 100, DIGITISED)
+        Target((cpus <= upto * 1000) * size / PER_JOB, percent / 100, DIGITISED)
         for upto, percent in zip(*curve(LAWS["cpu_request_cdf"]), strict=True)
     ]
     constraints += [
-        Constraint((size * cpus <= upto * 1000) * 1.0, percent / 100, LOOSE)
+        Target((size * cpus <= upto * 1000) * 1.0, percent / 100, LOOSE)
         for upto, percent in zip(*curve(LAWS["job_total_cdf"]["cpu"]), strict=True)
     ]
     some = (MILLI > 0)[None, :, None, None] / law[:, 1:].sum()
-    constraints += [Constraint(some * cpus, CPUS_PER_GPU_JOB, 50.0), Constraint(some * (cpus < 6000), 0.42, 0.02)]
+    constraints += [Target(some * cpus, CPUS_PER_GPU_JOB, 50.0), Target(some * (cpus < 6000), 0.42, 0.02)]
     for name, part in PRINTED["cpus_allocated"].items():
         allocated = 1000 * part * cores(name) / KNOWN_A_SECOND / CPU_RUN_TIME[name]
         mine = np.eye(CPU_ONLY + 1)[TYPES.index(name)][:, None]
-        constraints.append(Constraint(size * cpus * mine, allocated, 0.01 * allocated))
+        constraints.append(Target(size * cpus * mine, allocated, 0.01 * allocated))
     plenty = np.array([name in PLENTY for name in (*TYPES, None)])
     whole = np.maximum(1, MILLI / 1000)[:, None]
     heart = np.where(plenty, PLENTIFUL * whole**0.8, 6000 * whole**0.6)[None, :, :, None]
@@ -199,11 +198,11 @@ def _memory(law: Floats) -> Floats:
     """Fit memory, given size and CPUs: about five gigabytes a CPU."""
     size, memory = SIZES[:, None, None], MEMORY[None, None, :]
     constraints = [
-        Constraint((memory <= upto * READ) * size / PER_JOB, percent / 100, DIGITISED)
+        Target((memory <= upto * READ) * size / PER_JOB, percent / 100, DIGITISED)
         for upto, percent in zip(*curve(LAWS["memory_request_cdf"]), strict=True)
     ]
     constraints += [
-        Constraint((size * memory <= upto * READ) * 1.0, percent / 100, LOOSE)
+        Target((size * memory <= upto * READ) * 1.0, percent / 100, LOOSE)
         for upto, percent in zip(*curve(LAWS["job_total_cdf"]["memory"]), strict=True)
     ]
     prior = np.broadcast_to(_near(memory / (5 * CPUS[None, :, None]), 0.9), (*law.shape, len(MEMORY)))

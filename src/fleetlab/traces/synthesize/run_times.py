@@ -21,9 +21,9 @@ from fleetlab.traces.synthesize.joint_law import (
     TABLE,
     TYPES,
     Bools,
-    Constraint,
     Floats,
     Ints,
+    Target,
     at_quantiles,
     below,
     curve,
@@ -83,21 +83,21 @@ def run_times() -> Floats:
     failed = TABLE["status"]["failed"] / (TABLE["status"]["failed"] + TABLE["status"]["completed"])
     some = (gpu / share[gpu].sum())[:, None, None]
     constraints = [
-        Constraint(np.array([0.0, 1.0])[None, :, None], failed, SURE),
-        Constraint(some * below(EDGES, PRINTED["gpu_run_time_median"]), 0.5, SURE),
-        Constraint(some * means(EDGES), PRINTED["gpu_run_time_mean"], 5.0),
+        Target(np.array([0.0, 1.0])[None, :, None], failed, SURE),
+        Target(some * below(EDGES, PRINTED["gpu_run_time_median"]), 0.5, SURE),
+        Target(some * means(EDGES), PRINTED["gpu_run_time_mean"], 5.0),
     ]
     for percent, value in zip(*curve(LAWS["run_time"]["job"]), strict=True):
-        constraints.append(Constraint(below(EDGES, value)[None, None, :], percent / 100, DIGITISED))
+        constraints.append(Target(below(EDGES, value)[None, None, :], percent / 100, DIGITISED))
     weight = (size / (share @ size))[:, None, None]
     for percent, value in zip(*curve(LAWS["run_time"]["instance"]), strict=True):
-        constraints.append(Constraint(weight * below(EDGES, value), percent / 100, DIGITISED))
+        constraints.append(Target(weight * below(EDGES, value), percent / 100, DIGITISED))
     completed = np.array([1.0, 0.0])[None, :, None]
     for k, name in enumerate(TYPES):
         of_type = (np.arange(POOLS) // len(GANGS) == k)[:, None, None] * completed
         of_type = of_type / (share[np.arange(POOLS) // len(GANGS) == k].sum() * (1 - failed))
         for percent, value in zip(*curve(LAWS["run_time"]["type"][name]), strict=True):
-            constraints.append(Constraint(of_type * (below(EDGES, value) - percent / 100), 0.0, DIGITISED))
+            constraints.append(Target(of_type * (below(EDGES, value) - percent / 100), 0.0, DIGITISED))
     return fit("run times", _prior(failed), constraints, marginal=share)
 
 

@@ -12,9 +12,9 @@ from fleetlab.traces.synthesize.joint_law import (
     GANGS,
     LAWS,
     PRINTED,
-    Constraint,
     Floats,
     Ints,
+    Target,
     at_quantiles,
     below,
     curve,
@@ -74,11 +74,11 @@ def usage_law(what: str) -> Floats:
     requested = np.repeat(REQUESTED[what], len(GANGS))[:, None]
     over = (edges[None, :-1] >= requested).astype(float)
     constraints = [
-        Constraint(over, PRINTED["over_request_jobs"][what], SURE),
-        Constraint(by_instance * over, PRINTED["over_request_instances"][what], STATED),
+        Target(over, PRINTED["over_request_jobs"][what], SURE),
+        Target(by_instance * over, PRINTED["over_request_instances"][what], STATED),
     ]
     for percent, value in zip(*curve(LAWS["usage"][what]), strict=True):
-        constraints.append(Constraint(by_instance * below(edges, value * UNIT[what]), percent / 100, DIGITISED))
+        constraints.append(Target(by_instance * below(edges, value * UNIT[what]), percent / 100, DIGITISED))
     return fit(f"usage of {what}", _prior(edges, requested, what), constraints, marginal=share)
 
 

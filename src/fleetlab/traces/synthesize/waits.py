@@ -14,9 +14,9 @@ from fleetlab.traces.synthesize.joint_law import (
     PRINTED,
     REQUESTS,
     TYPES,
-    Constraint,
     Floats,
     Ints,
+    Target,
     below,
     curve,
     fit,
@@ -49,8 +49,8 @@ def wait_law() -> Floats:
     sizes = summed(pool, (law.share * law.instances)[gpu], POOLS) / law.share[gpu].sum()
     type, request = np.divmod(np.arange(POOLS) // len(GANGS), len(REQUESTS))
     constraints = [
-        Constraint(below(EDGES, PRINTED["gpu_wait_median"])[None, :], 0.5, SURE),
-        Constraint(means(EDGES)[None, :], PRINTED["gpu_wait_mean"], 1.0),
+        Target(below(EDGES, PRINTED["gpu_wait_median"])[None, :], 0.5, SURE),
+        Target(means(EDGES)[None, :], PRINTED["gpu_wait_mean"], 1.0),
     ]
     size = sizes / np.maximum(share, 1e-300)
     for names, index, key, slack in ((TYPES, type, "type", BY_TYPE), (REQUESTS, request, "request", BY_REQUEST)):
@@ -62,17 +62,17 @@ def wait_law() -> Floats:
     return fit("waits", np.broadcast_to(_prior(), (POOLS, len(EDGES) - 1)) * 1.0, constraints, marginal=share)
 
 
-def _curve(weight: Floats, points: dict[str, float], slack: float) -> list[Constraint]:
+def _curve(weight: Floats, points: dict[str, float], slack: float) -> list[Target]:
     """Ask for a curve of quantiles; equal ones are a step, which is asked for at its foot and its head."""
     percent, value = curve(points)
     constraints = []
     for at in np.unique(value):
         there = percent[value == at] / 100
         if len(there) == 1:
-            constraints.append(Constraint(weight[:, None] * below(EDGES, at), float(there[0]), slack))
+            constraints.append(Target(weight[:, None] * below(EDGES, at), float(there[0]), slack))
         else:
-            constraints.append(Constraint(weight[:, None] * below(EDGES, at - HALF), float(there[0]) / 2, slack * 10))
-            constraints.append(Constraint(weight[:, None] * below(EDGES, at + HALF), float(there[-1]) + 0.03, slack))
+            constraints.append(Target(weight[:, None] * below(EDGES, at - HALF), float(there[0]) / 2, slack * 10))
+            constraints.append(Target(weight[:, None] * below(EDGES, at + HALF), float(there[-1]) + 0.03, slack))
     return constraints
 
 
