@@ -21,7 +21,6 @@ NAMES = {*schedulers(), *(kind.__name__ for kind in schedulers().values()), "kub
 # Where a name may stand: what registers it, systems that are asked by commands of their own, and files of earlier days.
 MAY_NAME = {
     "__init__.py": "registers what is built in",
-    "commands/traces.py": "`fleetlab collect` gathers by the commands of a system",
     "traces/shipped.py": "the format of the recorded run that ships",
     "gpu/": "sharing stacks and their formats",
     "core/catalog/reasons.py": "a column has what squeue shows in place of a reason",

@@ -22,6 +22,7 @@ from fleetlab.commands.options import (
     talk,
     trace_of,
 )
+from fleetlab.core.sources import CollectOptions, source_kind
 from fleetlab.live.options import WatchOptions
 
 app = App()
@@ -108,22 +109,14 @@ def collect(
     scheduler_config
         Kubernetes: the ConfigMap with kube-scheduler's configuration, as NAMESPACE/NAME (default: none).
     """
-    from fleetlab.schedulers.slurm.reader.collect import collect as gather
-    from fleetlab.schedulers.slurm.reader.collect import script
-
-    if system == "kubernetes" and out is not None and not print:
-        from fleetlab.schedulers.kubernetes.reader.collect import collect as by_kubectl
-
-        collection = by_kubectl(out, context=context, config_map=scheduler_config, say=_say)
-        _say(f"gathered in {out}: {', '.join(f'{n:,} {kind}' for kind, n in collection.objects.items())}")
-        return
+    source = source_kind(system)
     if print:
-        sys.stdout.write(script(system))
+        sys.stdout.write(source.script())
         return
     if out is None:
         msg = "nowhere to gather to"
         raise fleetlab.TraceError(msg, hint="--out DIR names a folder, --print gives the script")
-    gather(system, out, since=since, until=until, json=sacct_json)
+    source.collect(out, CollectOptions(since, until, sacct_json, context, scheduler_config), _say)
 
 
 @app.command(

@@ -7,11 +7,12 @@ import os
 import shutil
 import subprocess
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
+from fleetlab.core.errors import TraceError
 from fleetlab.core.names import lookup
 from fleetlab.core.plugins import registered
 
@@ -83,6 +84,17 @@ class Missing:
     last_seen: float
 
 
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """What is gathered of a site, as `fleetlab collect` has it."""
+
+    since: str | None = None
+    until: str | None = None
+    sacct_json: bool = False
+    context: str | None = None
+    scheduler_config: str | None = None
+
+
 class Source(Protocol):
     """A running cluster. A system brings one by registering a class at the extension point `running clusters`."""
 
@@ -95,6 +107,14 @@ class Source(Protocol):
     @classmethod
     def at(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
         """Return the cluster that this machine reaches."""
+
+    @staticmethod
+    def collect(out: Path, options: CollectOptions, say: Callable[[str], None]) -> None:
+        """Gather a site's log and rules in a folder."""
+
+    @staticmethod
+    def script() -> str:
+        """Return the script that gathers them where fleetlab is not installed; TraceError if there is none."""
 
     def name(self) -> str:
         """Return what the cluster is called; SourceError if nobody answers."""
@@ -120,7 +140,7 @@ class Source(Protocol):
 def source_kind(system: str) -> type[Source]:
     """Return the class that reads a system which is registered."""
     kinds: dict[str, type[Source]] = {kind.format: kind for kind in registered("running clusters")}
-    return kinds[lookup("system", system, tuple(kinds))]
+    return kinds[lookup("system", system, tuple(kinds), error=TraceError)]
 
 
 LONGEST_S = 60.0  # s that a command may take

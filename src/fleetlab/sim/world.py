@@ -29,7 +29,6 @@ from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
 from fleetlab.sim.node_classes import NodeClasses
 
 COVER = 0.95  # of the instances, by the typical shapes that fragmentation is measured against
-MASKS = ("mask", "of_types", "queue_number")  # columns of node classes
 DEMAND = (*AMOUNTS, "milli", "gpus", "gpu_memory", "types", "per_node", "app", "distinct", "exclusive")
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
 STRENGTH = (

@@ -15,6 +15,7 @@ from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+from fleetlab.core.errors import TraceError
 from fleetlab.core.sources import (
     DOWN,
     DRAINED,
@@ -23,6 +24,7 @@ from fleetlab.core.sources import (
     PRESENT,
     UNSEEN,
     UP,
+    CollectOptions,
     Missing,
     Poll,
     Row,
@@ -30,6 +32,7 @@ from fleetlab.core.sources import (
     ask,
     mark_of,
 )
+from fleetlab.schedulers.kubernetes.reader.collect import collect as by_kubectl
 from fleetlab.schedulers.kubernetes.reader.pod_groups import pod_group
 from fleetlab.schedulers.kubernetes.reader.pods import GONE
 
@@ -182,6 +185,18 @@ class KubernetesSource:
     def at(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
         """Return the cluster of kubectl, or of the pod that this runs in."""
         return cls(api_of(kubeconfig, context))
+
+    @staticmethod
+    def collect(out: Path, options: CollectOptions, say: Callable[[str], None]) -> None:
+        """Gather a site's log and rules in a folder, by kubectl."""
+        there = by_kubectl(out, context=options.context, config_map=options.scheduler_config, say=say)
+        say(f"gathered in {out}: {', '.join(f'{n:,} {kind}' for kind, n in there.objects.items())}")
+
+    @staticmethod
+    def script() -> str:
+        """Refuse: kubectl does it."""
+        msg = "there is no script for kubernetes"
+        raise TraceError(msg, hint="`fleetlab collect kubernetes --out DIR` gathers by kubectl")
 
     def name(self) -> str:
         """Return the address of the API server, after it has answered."""

@@ -22,6 +22,7 @@ from fleetlab.core.sources import (
     UNSEEN,
     UP,
     Ask,
+    CollectOptions,
     Missing,
     NodeUse,
     Poll,
@@ -30,6 +31,7 @@ from fleetlab.core.sources import (
     ask,
     mark_of,
 )
+from fleetlab.schedulers.slurm.reader.collect import SCRIPT, run_script
 from fleetlab.schedulers.slurm.reader.node_lists import scontrol_rows
 from fleetlab.schedulers.slurm.reader.nodes import LOST, OUT
 from fleetlab.schedulers.slurm.reader.squeue_json import queue_rows
@@ -92,6 +94,16 @@ class SlurmSource:
     def at(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
         """Return the cluster that this machine is a client of."""
         return cls()
+
+    @staticmethod
+    def collect(out: Path, options: CollectOptions, say: Callable[[str], None]) -> None:
+        """Gather a site's log and rules in a folder."""
+        run_script(out, since=options.since, until=options.until, json=options.sacct_json)
+
+    @staticmethod
+    def script() -> str:
+        """Return the script that gathers them where fleetlab is not installed."""
+        return SCRIPT.read_text("utf-8")
 
     def name(self) -> str:
         """Return the name of the cluster."""
