@@ -151,7 +151,7 @@ def test_a_zone_that_does_not_exist_is_named(tmp_path):
         fleetlab.read(log(tmp_path, {}), "philly", zone="Mars/Olympus")
 
 
-def test_the_archive_as_published_is_read_without_unpacking_it(tmp_path, fixtures, good):
+def test_the_archive_as_published_is_read_as_its_folder(tmp_path, fixtures, good):
     path = tmp_path / "trace-data.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         other = b"time,machine_id,cpu_util\n2017-11-27 00:04:00 PST,m1,31.845\n"

@@ -14,7 +14,7 @@ import stat
 import tarfile
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -124,8 +124,10 @@ def _unpacked(archive: Path, changed: int, size: int) -> Path:
     return unpack(archive, Path(scratch))
 
 
-def unpack(archive: Path, into: Path) -> Path:
+def unpack(archive: Path, into: Path, only: Collection[str] = ()) -> Path:
     """Unpack a tar archive into an empty folder; return the folder in it, or one of its name where it has several.
+
+    With `only`, files of other names (without their ending) stay in the archive.
 
     Raises
     ------
@@ -139,6 +141,8 @@ def unpack(archive: Path, into: Path) -> Path:
         with tarfile.open(archive) as tar:
             for member in tar:
                 reject_unsafe_member(member, archive.name)
+                if only and PurePosixPath(member.name).stem not in only:
+                    continue
                 target = folder / member.name
                 (target if member.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
                 if content := tar.extractfile(member):

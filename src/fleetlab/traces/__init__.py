@@ -109,7 +109,7 @@ def _folder(path: Path, reader: Format) -> Iterator[Path]:
         yield path
         return
     with TemporaryDirectory(prefix="fleetlab-archive-") as scratch:
-        yield unpack(path, Path(scratch))
+        yield unpack(path, Path(scratch), reader.only)
 
 
 def _refuse_other_format(folder: Path, reader: Format, path: Path | str) -> None:

@@ -63,6 +63,7 @@ class Format:
     fits: Callable[[Peek], bool]
     options: frozenset[str] = frozenset()  # of `map`, `zone`, `since`
     unpacks: bool = False  # takes an archive of several files as the folder that it is of
+    only: frozenset[str] = frozenset()  # files of that archive, without their endings; none: all
     any_table: bool = False  # takes what other formats would take too, if it is named
 
     @classmethod

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from io import BytesIO
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import polars as pl
-from isal import igzip
 
 from fleetlab.core import TraceError
-from fleetlab.core.files import TAR, reject_unsafe_member
-from fleetlab.traces.input.files import SourceFile, Stream, sources
+from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.json_walk import Walk
 
 LARGEST = 1 << 30  # bytes of a job log; the published one is a tenth of it
-WANTED = ("cluster_job_log", "cluster_machine_list")
+WANTED = frozenset({"cluster_job_log", "cluster_machine_list"})
 KEYS = ("status", "vc", "jobid", "attempts", "submitted_time", "user")
 NO_TIME = (None, "", "None")
 CUT_OFF = "the file is truncated: download it again"
@@ -31,79 +26,14 @@ EXPECTS = "`fleetlab traces` lists what each format expects"
 # -- files -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Member(SourceFile):
-    """A file out of an archive, held in memory: it lies between others of many gigabytes."""
-
-    member: str
-    data: bytes = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """What to call it in a message."""
-        return self.member
-
-    @property
-    def stem(self) -> str:
-        """Its name without ending."""
-        return PurePosixPath(self.member).stem
-
-    @property
-    def size(self) -> int:
-        """Bytes of it."""
-        return len(self.data)
-
-    @contextmanager
-    def open(self) -> Iterator[Stream]:
-        """Its bytes."""
-        data = BytesIO(self.data)
-        yield Stream(data, data)
-
-
 def files(path: Path) -> tuple[SourceFile, SourceFile | None]:
     """The job log at `path` and the machine list in the same place."""
-    packed = path.name.lower().endswith(TAR) and not path.is_dir()
-    beside = path if path.is_dir() else path.parent
-    there = _members(path) if packed else [s for s in sources(beside) if s.stem in WANTED]
-    named = not packed and not path.is_dir()
-    logs = [SourceFile(path)] if named else [s for s in there if s.stem == "cluster_job_log"]
+    there = [s for s in sources(path if path.is_dir() else path.parent) if s.stem in WANTED]
+    logs = [s for s in there if s.stem == "cluster_job_log"] if path.is_dir() else [SourceFile(path)]
     lists = [s for s in there if s.stem == "cluster_machine_list"]
     if len(logs) != 1 or len(lists) > 1:
         raise TraceError(f"not one cluster_job_log, or more than one cluster_machine_list, in: {path}", hint=EXPECTS)
     return logs[0], lists[0] if lists else None
-
-
-def _members(path: Path) -> list[SourceFile]:
-    members: list[SourceFile] = []
-    with SourceFile(path).open() as stream:
-        for member, file in _walk(stream.raw, path.name):
-            name = PurePosixPath(member.name).name
-            if member.isreg() and PurePosixPath(name).stem in WANTED:
-                members.append(Member(path, name, _bounded(file, name)))
-    return members
-
-
-def _walk(raw: IO[bytes], archive: str) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    raw.seek(0)
-    zipped = raw.read(2) == b"\x1f\x8b"
-    raw.seek(0)
-    plain = cast("IO[bytes]", igzip.open(raw, "rb")) if zipped else raw
-    try:
-        with tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20) as tar:
-            for member in tar:
-                reject_unsafe_member(member, archive)
-                yield member, tar.extractfile(member) or BytesIO()
-    except ValueError as e:  # of extended headers, `tarfile` does not check all
-        raise tarfile.ReadError(str(e)) from None
-    while plain.read(1 << 20):
-        pass  # a tar ends before its file does, and the checksum of a gzip stands at the very end
-
-
-def _bounded(file: IO[bytes] | Stream, name: str) -> bytes:
-    data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise TraceError(f"{name}: more than {LARGEST:,} bytes, which no job log of Philly has", hint=EXPECTS)
-    return data
 
 
 # -- records -----------------------------------------------------------------------------------------------------
@@ -124,7 +54,9 @@ def records(source: SourceFile) -> Iterator[tuple[int, Any]]:
 
 def _text(source: SourceFile) -> str:
     with source.open() as stream:
-        data = _bounded(stream, source.name)
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise TraceError(f"{source.name}: more than {LARGEST:,} bytes, which no job log of Philly has", hint=EXPECTS)
     try:
         return data.decode(json.detect_encoding(data))
     except UnicodeDecodeError as e:

@@ -25,7 +25,7 @@ from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.times import local, local_after, valid_zone
-from fleetlab.traces.philly.job_log import JobLog, files, tables
+from fleetlab.traces.philly.job_log import WANTED, JobLog, files, tables
 
 ZONE = "America/Los_Angeles"
 STATUS = {"Pass": "completed", "Killed": "cancelled", "Failed": "failed"}
@@ -203,4 +203,4 @@ def _fits(peek: Peek) -> bool:
     return of_archive or any(s.startswith("[") and '"attempts"' in s and '"submitted_time"' in s for s in starts)
 
 
-FORMAT = Format.of("philly", read, _fits, options=frozenset({"zone"}))
+FORMAT = Format.of("philly", read, _fits, options=frozenset({"zone"}), unpacks=True, only=WANTED)
