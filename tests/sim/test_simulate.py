@@ -183,7 +183,7 @@ def test_a_job_that_asks_for_more_than_its_user_may_hold_is_refused_and_the_othe
     for quota, refused in ((2, [1, 2, 3]), (3, [3]), ({"ada": 2}, [1, 2]), ({"bob": 0.5}, [3])):
         result = simulate(work, Cluster.uniform(2, 8), quota=quota)
         assert result.refused["job"].to_list() == refused
-        assert set(result.refused["reason"]) == {"requests more GPUs than the quota of its user"}
+        assert set(result.refused["reason"]) == {"requests more GPUs than its quota"}
         assert sorted(result.jobs["job"]) == [k for k in range(4) if k not in refused]
         assert result.jobs["end"].is_not_null().all()
 

@@ -89,7 +89,8 @@ class StatedQuotas:
 
 
 def _gpu_milli(frame: pl.DataFrame) -> Ints:
-    return frame["gpu_milli"].to_numpy().astype(np.int64) * frame["instances"].to_numpy().astype(np.int64)
+    gpus: Ints = frame["gpu_milli"].to_numpy().astype(np.int64) * frame["instances"].to_numpy().astype(np.int64)
+    return gpus
 
 
 @inner
