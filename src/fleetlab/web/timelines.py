@@ -24,7 +24,7 @@ from fleetlab.core import WorkloadError
 from fleetlab.core.names import clip
 from fleetlab.sim import SimResult
 from fleetlab.sim.tiles.figure import Clock, about, packed, panels
-from fleetlab.sim.tiles.rows import Coloring, RowLevel, Rows, main_reasons, used_milli
+from fleetlab.sim.tiles.rows import Coloring, GpuRows, RowLevel, main_reasons, used_milli
 from fleetlab.sim.tiles.sums import GpuRuns
 from fleetlab.sim.tiles.timeline import ClusterTimeline, Spells, TilePlace, fragmented, job_table
 
@@ -92,7 +92,7 @@ def load(folder: Path) -> ClusterTimeline:
     levels = tuple(RowLevel(name, array(f"edges-{k}")) for k, name in enumerate(rest["levels"]))
     return ClusterTimeline(
         span=rest["span"],
-        rows=Rows(array("nodes"), array("first"), array("row_of_gpu"), levels),
+        rows=GpuRows(array("nodes"), array("first"), array("row_of_gpu"), levels),
         nodes=pl.read_ipc(folder / "nodes.ipc"),
         runs=GpuRuns(*(array(f"runs-{name}") for name in GpuRuns._fields)),
         milli=array("milli"),
