@@ -380,6 +380,9 @@ def _about(folder: Path) -> dict[str, Any]:
     if layout not in range(1, LAYOUT + 1):
         msg = f"{folder}: saved by another version of fleetlab, in layout: {layout}"
         raise TraceError(msg, hint=f"this version reads layouts up to {LAYOUT}: save the trace again from its source")
+    if about.get("queues") is not None:
+        msg = f"{folder}: saved with quotas of queues, which only schedulers have now"
+        raise TraceError(msg, hint="save it again from its source; --scheduler FILE takes quotas of Kueue or KAI")
     if not OURS.fullmatch(str(about.get("folder"))):
         msg = f"{folder}: a saved trace, but damaged: its tables are said to be in {about.get('folder')!r}"
         raise TraceError(msg, hint="save it again from its source, in a new folder")
