@@ -189,10 +189,10 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _of_mean(side: RunNumbers, over_replicas: Mapping[str, Floats]) -> dict[str, float]:
+def _of_mean(side: RunNumbers, values: Mapping[str, Floats]) -> dict[str, float]:
     """Return the mean wait by reason: the shares are of one run, of the mean over replicas."""
     total = sum(side.reasons.values())
-    return {name: wait / total * float(over_replicas["mean wait"].mean()) for name, wait in side.reasons.items()}
+    return {name: wait / total * over_replicas(values["mean wait"]).value for name, wait in side.reasons.items()}
 
 
 def _reasons(by_reason: Sequence[Mapping[str, float]]) -> list[ReasonRow]:
