@@ -122,6 +122,8 @@ def test_a_line_of_slurm_conf_is_changed_compared_and_taken_back(tab):
     wait = tiles(tab)["Mean wait"]
     assert (30 < float(wait[0].split()[0]) < 50, wait[1].startswith("−")) == (True, True)
     assert tab.text("headline").startswith(f"With {LINE[:40]}")
+    sentence = tab.text("headline").rpartition(": ")[2]
+    assert [len(number.replace(".", "")) for number in re.findall(r"[\d.]*\d", sentence)] == [2, 2]
     tab.until("window.fleetlab.pageTimeline.runs.length === 2")
     titles = tab.ask("[...document.querySelectorAll('.timeline-run')].map(p => p.innerText)")
     assert [title.split(":")[0] for title in titles] == ["Before", "After"]

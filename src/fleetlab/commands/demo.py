@@ -144,7 +144,10 @@ def _next(trace: str) -> Iterator[str]:
     yield ""
     yield "NEXT"
     for command, what in (
-        ("fleetlab web --open", "the same as a timeline, with what-ifs of your own"),
+        (
+            "fleetlab web --open",
+            f"{'a timeline of it' if trace == 'sample' else 'drop the log there: a timeline'}, with what-ifs",
+        ),
         (f"fleetlab diagnose {given}", "who waits, on whom, and every change that was tried"),
         (f"fleetlab explain {given}", "the longest waits; with the id of a job, why it waits"),
         ("fleetlab collect slurm --out logs", "your own cluster (or kubernetes), then: fleetlab demo logs"),

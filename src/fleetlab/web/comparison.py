@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Estimate, Prices, Provenance, SavedResult
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import between_text, brief, plural
+from fleetlab.core.durations import between_text, plural
 from fleetlab.core.result import Finding, amount_and_interval
 from fleetlab.sim.estimates import jain
 from fleetlab.sim.measures import ALLOCATION, FAIRNESS
 from fleetlab.stats import BETTER, NO_DIFFERENCE, POSITIVE, WORSE, Floats, over_replicas, verdict
 from fleetlab.studies.compare.runs import OF_THE_RUN, PER_DAY, Runs, Sample
 from fleetlab.studies.replicas import OF_SCOPE, Plan
-from fleetlab.studies.sentences import NEVER_RUN, left_out, sentence
+from fleetlab.studies.sentences import NEVER_RUN, amounts_apart, left_out, sentence
 from fleetlab.web.figures import comparison_html
 from fleetlab.web.link import Link, change_of, changed_words
 from fleetlab.web.messages import AllocationRow, MetricRow, Quantity, ReasonRow, RecordedWait, RunComparison
@@ -358,15 +358,15 @@ def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow], count: in
 
 
 def _finding(row: MetricRow, count: int) -> str:
-    base, now, change = row["base"], row["now"], row["change"]
-    name = row["metric"][0].upper() + row["metric"][1:]
+    """Return what a row says, in two digits: the table has more."""
+    change, name, unit = row["change"], row["metric"][0].upper() + row["metric"][1:], row["unit"]
+    before, after = row["base"]["value"] or 0.0, row["now"]["value"] or 0.0
+    was, becomes = amounts_apart(before, after, unit)
     if not change["value"] and row["verdict"] == NO_DIFFERENCE:
-        level = now["text"] if now["value"] is None or row["unit"] != "s" else brief(now["value"])
-        return f"{name} is {level}{AS_BEFORE}."
+        return f"{name} is {becomes}{AS_BEFORE}."
     if count == 1:
-        return f"{name} is {now['text']} instead of {base['text']} in one run of the log."
+        return f"{name} is {becomes} instead of {was} in one run of the log."
     by, low, high = (math.nan if x is None else x for x in (change["value"], change["low"], change["high"]))
-    before, after, unit = base["value"] or 0.0, now["value"] or 0.0, row["unit"]
     record = Finding(row["metric"], SCENARIO, before, after, by, low, high, unit, "", row["verdict"], "this log", count)
     return sentence(record, "in").replace(f" in {SCENARIO}", "")  # all of the page is of it
 
