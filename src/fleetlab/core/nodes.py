@@ -77,8 +77,8 @@ def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
 
 
 def is_partition(nodes: pl.DataFrame, pool: str | None) -> bool:
-    """Return whether a name means nodes by their partition: no pool or GPU type is called so."""
-    named = pool in (None, CPU_ONLY) or bool(((nodes["pool"] == pool) | (nodes["gpu_type"] == pool)).any())
+    """Return whether a name is that of a partition, and not of a GPU type; a log may call a pool as its partition."""
+    named = pool in (None, CPU_ONLY) or bool((nodes["gpu_type"] == pool).any())
     return not named and bool(nodes["partitions"].list.contains(pool).any())
 
 
