@@ -283,8 +283,6 @@ class Trace(Result):
             if _digest(tables / f"{name}.parquet") != digest:
                 raise ValueError(f"{name}.parquet is not the file that was written")
         fewer = about["layout"] < LAYOUT
-        if about.get("queues") is not None:
-            raise ValueError("it has quotas of queues, which only a scheduler such as Kueue or KAI has now")
 
         def scan(name: str) -> pl.LazyFrame:
             frame = _scan(tables / f"{name}.parquet")
@@ -380,6 +378,9 @@ def _about(folder: Path) -> dict[str, Any]:
     if layout not in range(1, LAYOUT + 1):
         msg = f"{folder}: saved by another version of fleetlab, in layout: {layout}"
         raise TraceError(msg, hint=f"this version reads layouts up to {LAYOUT}: save the trace again from its source")
+    if about.get("queues") is not None:
+        msg = f"{folder}: saved with quotas of queues, which only schedulers have now"
+        raise TraceError(msg, hint="save it again from its source; --scheduler FILE takes quotas of Kueue or KAI")
     if not OURS.fullmatch(str(about.get("folder"))):
         msg = f"{folder}: a saved trace, but damaged: its tables are said to be in {about.get('folder')!r}"
         raise TraceError(msg, hint="save it again from its source, in a new folder")
