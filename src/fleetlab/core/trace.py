@@ -283,8 +283,6 @@ class Trace(Result):
             if _digest(tables / f"{name}.parquet") != digest:
                 raise ValueError(f"{name}.parquet is not the file that was written")
         fewer = about["layout"] < LAYOUT
-        if about.get("queues") is not None:
-            raise ValueError("it has quotas of queues, which only a scheduler such as Kueue or KAI has now")
 
         def scan(name: str) -> pl.LazyFrame:
             frame = _scan(tables / f"{name}.parquet")
