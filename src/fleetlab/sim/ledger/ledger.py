@@ -49,14 +49,14 @@ def ledger(world: World, played: Schedule, *, within: tuple[float, float] | None
 
     `within` counts those between two times only, and none in which a job may not start yet.
     """
-    waiting, runs = waiting_of(world, played, within), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played, within), run_table(world, played.occupied(world.first, world.instances))
     replay(world, played, waiting, runs, None)
     return waiting.ledger
 
 
 def ledger_over_time(world: World, played: Schedule, edges: Floats) -> Floats:
     """Return the seconds that jobs waited from each edge of time to the next, by reason: [edges - 1, reasons]."""
-    waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played), run_table(world, played.occupied(world.first, world.instances))
     whole, last = waiting.waits, len(edges) - 1
     out = np.zeros((last + 1, COUNT))
     # Each wait is cut at the edges, and a piece is charged to its interval of time in the place of its job. The waits
@@ -75,7 +75,7 @@ def ledger_over_time(world: World, played: Schedule, edges: Floats) -> Floats:
 
 def holders(world: World, played: Schedule, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
-    waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played), run_table(world, played.occupied(world.first, world.instances))
     sample = _sample(world, waiting.waits, runs, pairs, seed)
     sample[world.frame["job"].to_numpy() < 0] = False
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
