@@ -62,6 +62,7 @@ class Schedule:
     backfill: str = "greedy"
     quotas: Quotas | None = None  # before anything runs
     member: Ints | None = None  # [jobs]: of the quotas
+    admitted: Floats | None = None  # [jobs]: since when it counts as submitted; inf: never
     keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
     eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
     refused: Ints | None = None  # [jobs]: at submission: 0 no, else a place in REFUSALS

@@ -115,7 +115,7 @@ class RunLog:
         """Return what pods held before their job ran; that of a job that never did until they left."""
         begun = {id(stay): run.begin for run in reversed(self.runs) for stay in run.stays}
         until = [(stay, min(begun.get(id(stay), stay.end), stopped)) for stay in self.stays]
-        runs = [Run(stay.job, stay.begin, end, Allocation((stay.node,), (stay.gpus,)))
+        runs = [Run(stay.job, stay.begin, end, JobAllocation((stay.node,), (stay.gpus,)))
                 for stay, end in until if end > stay.begin]  # fmt: skip
         job, begin = (np.array([getattr(run, name) for run in runs]) for name in ("job", "begin"))
         return _segments(runs, job, begin, stopped) if runs else None
