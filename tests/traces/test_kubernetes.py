@@ -272,6 +272,58 @@ def test_devices_that_the_list_does_not_tell_are_named_in_the_notes(read):
     assert any("1 pods request devices by ResourceClaim" in note for note in trace.notes)
 
 
+def device_claim(kind, name, **request):
+    devices = {"devices": {"requests": [{"name": "gpu", **request}]}}
+    spec = {"spec": devices} if kind == "ResourceClaimTemplate" else devices
+    return {"kind": kind, "metadata": {"name": name, "namespace": "ml"}, "spec": spec}
+
+
+CPU_ALONE = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
+
+
+@pytest.mark.parametrize("request_", [
+    {"exactly": {"deviceClassName": "gpu.nvidia.com", "count": 4}},
+    {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 4},  # v1beta1
+    {"firstAvailable": [{"deviceClassName": "gpu-h100", "count": 4}, {"deviceClassName": "gpu-a100", "count": 8}]},
+])  # fmt: skip
+def test_claims_by_template_count_the_gpus_that_they_request(read, request_):
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "four"}]
+    template = device_claim("ResourceClaimTemplate", "four", **request_)
+    trace = read(pod("a", **CPU_ALONE, resourceClaims=claims), pod("b", **CPU_ALONE, resourceClaims=claims), template)
+    assert trace.workload.frame["gpu_milli"].to_list() == [4000, 4000]
+    assert not any("ResourceClaim" in note for note in trace.notes)
+    assert trace.rejects.is_empty()
+
+
+def test_a_claim_that_several_pods_share_counts_once(read):
+    claims = [{"name": "gpus", "resourceClaimName": "ours"}]
+    claim = device_claim("ResourceClaim", "ours", exactly={"deviceClassName": "gpu.nvidia.com"})
+    trace = read(claim, pod("a", **CPU_ALONE, resourceClaims=claims), pod("b", **CPU_ALONE, resourceClaims=claims))
+    assert sorted(trace.workload.frame["gpu_milli"].to_list()) == [0, 1000]
+
+
+def test_claims_of_slices_of_a_gpu_are_named_and_not_counted(read):
+    claim = device_claim("ResourceClaim", "ours", exactly={"deviceClassName": "mig.nvidia.com"})
+    trace = read(claim, pod("a", **CPU_ALONE, resourceClaims=[{"name": "gpus", "resourceClaimName": "ours"}]))
+    assert any("1 pods request devices by ResourceClaim" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("is_beta", [False, True])
+def test_a_node_has_the_gpus_of_its_slices(read, is_beta):
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "memory": "1Gi"}}}
+    about = {"attributes": {"type": {"string": "gpu"}, "productName": {"string": "NVIDIA H100 80GB HBM3"}},
+             "capacity": {"memory": {"value": "80Gi"}}}  # fmt: skip
+    devices = [{"name": f"gpu-{k}", **({"basic": about} if is_beta else about)} for k in range(8)]
+    part = {"name": "gpu-0-mig-0", "attributes": {"type": {"string": "mig"}}}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n1", "devices": [*devices, part]}
+    trace = read(pod("a"), node, {"kind": "ResourceSlice", "metadata": {"name": "n1-gpu"}, "spec": spec})
+    assert trace.cluster.frame.select("gpus", "gpu_type", "gpu_memory_mib").row(0) == (
+        8,
+        "NVIDIA-H100-80GB-HBM3",
+        81920,
+    )
+
+
 def test_every_resource_that_is_not_known_is_named_with_how_many_pods_ask_for_it(read):
     common = {"cpu": "1", "hugepages-2Mi": "4Mi", "rdma/hca": "1", "nvidia.com/mig-1g.5gb": "1", "nvidia.com/gpu": "1"}
     ascend, gaudi = {"huawei.com/Ascend910": "8"}, {"habana.ai/gaudi": "2", "example.com/none": "0"}

@@ -56,11 +56,13 @@ class Schedule:
     failures: Ints  # [jobs]: times it lost its nodes
     lost: Floats  # [jobs]: seconds lost to failures, or spent on checkpoints and restarts
     segments: Segments | None = None  # None: every job ran at most once, from `start` to `end`
+    held: Segments | None = None  # nodes of pods before all of their job had one, or of a job that never had all
     up: Up | None = None  # None: all nodes, all the time
     draining: Up | None = None  # when nodes took no more jobs, though they were up
     backfill: str = "greedy"
     quotas: Quotas | None = None  # before anything runs
     member: Ints | None = None  # [jobs]: of the quotas
+    admitted: Floats | None = None  # [jobs]: since when it counts as submitted; inf: never
     keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
     eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
     refused: Ints | None = None  # [jobs]: at submission: 0 no, else a place in REFUSALS
@@ -93,3 +95,21 @@ class Schedule:
         end = runs.end.copy()
         end[list(latest.values())] = np.inf
         return replace(runs, end=end)
+
+    def occupied(self, first: Ints, instances: Ints) -> Segments:
+        """The intervals in which jobs had nodes: as `runs`, with what pods held of them before.
+
+        `instances` has how many each job has.
+        """
+        runs, held = self.runs(first), self.held
+        if held is None:
+            return runs
+        count = runs.instances(instances)
+        before = np.cumsum(count) - count
+        place = np.arange(count.sum()) + np.repeat(runs.first[: len(runs.job)] - before, count)
+        counts = np.append(count, np.diff(held.first))
+        return Segments(
+            np.append(runs.job, held.job), np.append(runs.begin, held.begin), np.append(runs.end, held.end),
+            np.append(0, np.cumsum(counts)), np.append(runs.where[place], held.where),
+            np.append(runs.got[place], held.got),
+        )  # fmt: skip

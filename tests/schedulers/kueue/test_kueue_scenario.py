@@ -98,6 +98,15 @@ def test_a_gang_begins_with_its_last_pod():
     assert result.jobs["start"].to_list() == [0.0, 60.0]
 
 
+def test_pods_of_a_gang_that_is_not_complete_keep_their_nodes_from_others():
+    """The third job fits on the node that the gang's first pod has: it lacks GPUs, and the scheduler is not late."""
+    rows = [(0.0, 100.0, 8000, "vision"), (1.0, 50.0, 8000, "vision"), (10.0, 20.0, 8000, "vision")]
+    result = run(rows, Kueue.of(cq("vision", None, gpus(64))), instances=pl.Series([1, 2, 1]))
+    assert result.jobs["start"].to_list() == [0.0, 100.0, 150.0]
+    assert result.ledger["scheduler"].sum() == 0.0
+    assert result.ledger["gpu"].to_list() == [0.0, 99.0, 140.0]
+
+
 SMALL = Kueue.of(cq("vision", None, gpus(8)), cq("small", None, gpus(4)))
 
 

@@ -18,6 +18,7 @@ from fleetlab.schedulers.kubernetes.state import UNREACHABLE, Bools, Cache, Ints
 Listener = Callable[[Task, int], None]
 Parts = Callable[[Job], tuple[Amounts, ...]]
 COUNT = "pods"
+BOUNDLESS = 1 << 60
 
 
 class Board:
@@ -34,7 +35,8 @@ class Board:
         self._touched: dict[Task, None] = {}
         self._on_node: list[dict[str, Task]] = [{} for _ in self.cache.nodes]
         self._running: dict[str, dict[str, Ints]] = {}  # what pods that run hold on each node, by their queue
-        self._allowed: dict[object, Bools] = {}
+        self._shapes: dict[object, int] = {}
+        self._allowed: dict[int, Bools] = {}
         self._waiting: dict[Job, None] = {}  # groups of which pods may wait
         self._changed: dict[Job, bool] = {}  # since queues were added up, and whether they are still there
         self._tally: Tally | None = None
@@ -79,14 +81,31 @@ class Board:
 
     def allowed(self, task: Task) -> Bools:
         """Nodes that a pod's selectors, tolerations and spread constraints allow."""
-        pod = task.pod
-        key = (pod.selector, pod.required, pod.tolerations)
-        if key not in self._allowed:
-            self._allowed[key] = resolvable(self.cache, pod)
+        pod, shape = task.pod, self.shape(task)
+        if shape not in self._allowed:
+            self._allowed[shape] = resolvable(self.cache, pod)
         if not pod.spread:
-            return self._allowed[key]
-        result: Bools = self._allowed[key] & spread_allows(self.cache, pod)
+            return self._allowed[shape]
+        result: Bools = self._allowed[shape] & spread_allows(self.cache, pod)
         return result
+
+    def shape(self, task: Task) -> int:
+        """The same number for pods that ask for the same, of the same nodes; spread constraints aside."""
+        if task.shape < 0:
+            pod = task.pod
+            key = (tuple(sorted(pod.requests.items())), pod.selector, pod.required, pod.tolerations)
+            task.shape = self._shapes.setdefault(key, len(self._shapes))
+        return task.shape
+
+    def room(self, task: Task, freed: Mapping[str, Ints]) -> int:
+        """How many pods like one fit on allowed nodes, once those that leave have left and so much more is free."""
+        on_node: Ints = np.where(self.allowed(task) & self.cache.open, BOUNDLESS // max(1, len(self.cache.nodes)), 0)
+        for name, amount in self.needs(task):
+            if name not in self.cache.allocatable:
+                return 0
+            free = self.free_on_nodes(name)
+            on_node = np.minimum(on_node, (free + freed[name] if name in freed else free) // amount)
+        return int(np.maximum(on_node, 0).sum())
 
     def fits_now(self, task: Task, freed: Mapping[str, Ints] | None = None) -> Bools:
         """Nodes on which it fits now, beside what others are pipelined to; what is `freed` by then counts as free."""
@@ -95,7 +114,7 @@ class Board:
 
     def fits_later(self, task: Task, without: Iterable[Task] = ()) -> Bools:
         """Nodes on which it fits once those that leave have left, and others too."""
-        return self.fits_with(task, self._sum(without))
+        return self.fits_with(task, self.sum_on_nodes(without))
 
     def fits_with(self, task: Task, freed: Mapping[str, Ints]) -> Bools:
         """Nodes on which it fits once those that leave have left, and so much more is free."""
@@ -316,7 +335,8 @@ class Board:
         elif task.status is Status.RUNNING:
             self._add(self._running.setdefault(task.job.group.queue, {}), task, sign)
 
-    def _sum(self, tasks: Iterable[Task]) -> dict[str, Ints]:
+    def sum_on_nodes(self, tasks: Iterable[Task]) -> dict[str, Ints]:
+        """What pods hold on each node, by resource."""
         result: dict[str, Ints] = {}
         for task in tasks:
             self._add(result, task, 1)

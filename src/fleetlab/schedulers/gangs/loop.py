@@ -206,7 +206,7 @@ class Loop:
             self._evicted(task)
         for task in bound:
             gpus = task.pod.requests.get(GPU, 0)
-            self._stays[task.pod.name] = self.log.bind(task.node, gpus, self.now)
+            self._stays[task.pod.name] = self.log.bind(self._number[task.job], task.node, gpus, self.now)
         for job in dict.fromkeys(task.job for task in bound):
             self._bound(job)
         for job in dict.fromkeys(task.job for task in gone):

@@ -46,6 +46,7 @@ class Task:
     nominated: int = -1  # a node that others were evicted from for it
     stands_for: Task | None = None  # the pod of which this is the next run, on another node
     requests: Amounts = field(init=False)  # what counts in its queue
+    shape: int = field(init=False, default=-1)  # the board's number of what it asks for, and of which nodes
     is_best_effort: bool = field(init=False)  # it asks for nothing
     may_be_evicted: bool = field(init=False)  # its own group allows it
 
@@ -53,6 +54,7 @@ class Task:
         self.requests = {n: a for n, a in self.pod.requests.items() if not n.startswith(OUR_OWN)}
         self.is_best_effort = not any(self.requests.values())
         self.may_be_evicted = self.pod.name not in self.job.group.kept
+        self.shape = -1 if self.stands_for is None else self.stands_for.shape
 
 
 @dataclass(eq=False)
@@ -67,8 +69,8 @@ class Job:
     def __post_init__(self) -> None:
         self.tasks = [Task(pod, self) for pod in self.group.pods]
         kinds = {(tuple(sorted(t.pod.requests.items())), t.pod.selector, t.pod.tolerations) for t in self.tasks}
-        plain = len(kinds) == 1 and not any(t.pod.spread or t.pod.required for t in self.tasks)
-        self.kind: object = (self.group.queue, self.group.priority, *kinds) if plain else self
+        self.is_uniform = len(kinds) == 1 and not any(t.pod.spread or t.pod.required for t in self.tasks)
+        self.kind: object = (self.group.queue, self.group.priority, *kinds) if self.is_uniform else self
 
     def changed(self) -> None:
         """Forget what was worked out of the statuses of its pods."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fleetlab.schedulers.gangs.pod_groups import Amounts, add, minus, wanted
 from fleetlab.schedulers.gangs.tasks import Job, Status, UnschedulableCache
 from fleetlab.schedulers.kai.config import UNLIMITED, Kai, KaiQueue
-from fleetlab.schedulers.kai.session import Session, may_be_evicted
+from fleetlab.schedulers.kai.session import Session, Space
 from fleetlab.schedulers.kai.shares import RESOURCES, QueueState, at_most, line
 from fleetlab.schedulers.kai.solver import NobodyLoses, Outcome, solve
 from fleetlab.schedulers.kubernetes.config import GPU
@@ -27,7 +28,7 @@ class MinRuntime:
         self._queues: Mapping[str, KaiQueue] = {queue.name: queue for queue in site.queues}
         self._known: dict[tuple[str, str], float] = {}
 
-    @property
+    @cached_property
     def longest(self) -> tuple[float, ...]:
         """All that are set: when one of them is over, a decision may change."""
         own = [one for queue in self._site.queues for one in (queue.preempt_min_runtime, queue.reclaim_min_runtime)]
@@ -63,6 +64,8 @@ class MinRuntime:
 
     def candidates(self, those: Iterable[Job], taker: str, now: float) -> list[Job]:
         """Groups that may be asked; one with more pods than it needs may lose those at any time."""
+        if not self.longest:
+            return list(those)
         return [one for one in those if _is_elastic(one) or not self.protects(one, taker, now)]
 
     def allows(self, outcome: Outcome, taker: str, now: float) -> bool:
@@ -84,10 +87,13 @@ States = Mapping[str, QueueState]
 
 def can_reclaim(states: States, queue: str, request: Amounts, *, preemptible: bool) -> bool:
     """Return whether a queue stays within its fair share, and with a group that is not preemptible within its quota."""
-    state = states[queue]
-    if not at_most(add(state.amounts("allocated"), request), state.amounts("fair")):
-        return False
-    return preemptible or at_most(add(state.amounts("fixed"), request), state.amounts("deserved"))
+    for name, share in states[queue].shares.items():
+        asked = request.get(name, 0.0)
+        if UNLIMITED != share.fair < share.allocated + asked:
+            return False
+        if not preemptible and UNLIMITED != share.deserved < share.fixed + asked:
+            return False
+    return True
 
 
 def fits_strategy(request: Amounts, taker: QueueState, giver: QueueState, remaining: Amounts) -> bool:
@@ -186,16 +192,16 @@ def cycle(session: Session) -> None:
             ACTIONS[action](session)
 
 
-def _waiting(session: Session) -> list[Job]:
-    groups = (job for job in session.board.waiting() if job.group.queue in session.queues)
-    return [job for job in groups if job.present >= job.group.min_member]
-
-
 def allocate(session: Session) -> None:
     """Place groups on what is free; one that runs gets its further pods one by one."""
-    again, unschedulable = _waiting(session), UnschedulableCache()
+    again, unschedulable = session.waiting, UnschedulableCache()
+
+    def may_succeed(job: Job) -> bool:
+        space = session.once("space", lambda: Space(session.board))
+        return space.may_fit(job) and not session.is_over_capacity(job, job.next_tasks)
+
     while again:
-        done = [job for job in session.in_turn(again) if _allocate(session, job, unschedulable)]
+        done = [job for job in session.tries(again, may_succeed) if _allocate(session, job, unschedulable)]
         again = [job for job in done if job.pending]
 
 
@@ -216,9 +222,10 @@ def consolidation(session: Session) -> None:
     if not session.site.consolidation_preemptees:
         return
     unschedulable = UnschedulableCache()
-    for job in session.in_turn(job for job in _waiting(session) if job.group.preemptible):
+    waiting = [job for job in session.waiting if job.group.preemptible]
+    for job in session.tries(waiting, lambda job: _is_enough(session, job)):  # each of these draws whom it may move
         is_possible = job not in unschedulable and _is_enough(session, job)
-        if is_possible and not solve(session, job, session.movable(job), NobodyLoses()):
+        if is_possible and not solve(session, job, Space(session.board, session.movable(job)), NobodyLoses()):
             unschedulable.add(job)
 
 
@@ -235,26 +242,43 @@ def _is_enough(session: Session, job: Job) -> bool:
 def reclaim(session: Session) -> None:
     """Take for groups within their queue's fair share from queues over theirs."""
     unschedulable, least = UnschedulableCache(), MinRuntime(session.site)
-    for job in session.in_turn(_waiting(session)):
-        if job in unschedulable:
-            continue
-        request = {n: a for n, a in job.next_requests.items() if n in RESOURCES}
-        if can_reclaim(session.queues, job.group.queue, request, preemptible=job.group.preemptible):
-            others = [one for one in session.jobs if one.group.queue != job.group.queue and may_be_evicted(one)]
-            others = least.candidates(others, job.group.queue, session.now)
-            if not others or not solve(session, job, others, Reclaims(session, least, job)):
+
+    def is_allowed(job: Job) -> bool:
+        return can_reclaim(session.queues, job.group.queue, job.next_requests, preemptible=job.group.preemptible)
+
+    def without_others(job: Job) -> Space:
+        queue = job.group.queue
+        others = (one for one in session.running if one.group.queue != queue)
+        return session.once(
+            ("others", queue), lambda: Space(session.board, least.candidates(others, queue, session.now))
+        )
+
+    for job in session.tries(session.waiting, lambda job: is_allowed(job) and without_others(job).may_fit(job)):
+        if job not in unschedulable and is_allowed(job):
+            space = without_others(job)
+            if not space.others or not solve(session, job, space, Reclaims(session, least, job)):
                 unschedulable.add(job)
 
 
 def preempt(session: Session) -> None:
     """Take for a group from groups of its own queue with a lower priority."""
     unschedulable, least = UnschedulableCache(), MinRuntime(session.site)
-    for job in session.in_turn(_waiting(session)):
-        hopeless = job in unschedulable or session.is_over_quota(job, job.next_tasks)
-        others = [] if hopeless else [one for one in session.lower(job) if may_be_evicted(one)]
-        others = least.candidates(others, job.group.queue, session.now)
-        if others and not solve(session, job, others, Preempts(session, least, job)):
-            unschedulable.add(job)
+
+    def without_lower(job: Job) -> Space:
+        queue, priority = job.group.queue, job.group.priority
+        others = (one for one in session.running if one.group.queue == queue and one.group.priority < priority)
+        return session.once(
+            ("lower", queue, priority), lambda: Space(session.board, least.candidates(others, queue, session.now))
+        )
+
+    def may_succeed(job: Job) -> bool:
+        return without_lower(job).may_fit(job) and not session.is_over_quota(job, job.next_tasks)
+
+    for job in session.tries(session.waiting, may_succeed):
+        if job not in unschedulable and not session.is_over_quota(job, job.next_tasks):
+            space = without_lower(job)
+            if space.others and not solve(session, job, space, Preempts(session, least, job)):
+                unschedulable.add(job)
 
 
 @dataclass(frozen=True)

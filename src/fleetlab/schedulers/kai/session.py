@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fleetlab.schedulers.gangs.board import Board
-from fleetlab.schedulers.gangs.pod_groups import Amounts, add, minus
+from fleetlab.schedulers.gangs.pod_groups import Amounts, add
 from fleetlab.schedulers.gangs.tasks import Job, Status, Task, Ties, requests_of
 from fleetlab.schedulers.kai.config import UNLIMITED, Kai
-from fleetlab.schedulers.kai.shares import RESOURCES, QueueState, at_most, charge, line, parts_of, queue_states
+from fleetlab.schedulers.kai.shares import (
+    NO_SHARE,
+    RESOURCES,
+    QueueState,
+    at_most,
+    charge,
+    line,
+    parts_of,
+    queue_states,
+)
 from fleetlab.schedulers.kubernetes.config import GPU
 from fleetlab.schedulers.kubernetes.state import Ints
 
@@ -21,6 +31,8 @@ Change = tuple[Amounts, Amounts]  # what a queue's next group asks for, and what
 
 
 Rank = tuple[float, ...]
+T = TypeVar("T")
+Victims = tuple[list[list[Task]], Iterator[list[Task]]]  # as far as they were needed, and those that come next
 
 
 def compare_queues(left: QueueState, right: QueueState, changes: tuple[Change, Change], total: Amounts) -> int:
@@ -29,16 +41,24 @@ def compare_queues(left: QueueState, right: QueueState, changes: tuple[Change, C
 
 
 def rank(state: QueueState, change: Change, total: Amounts) -> Rank:
-    """What queues are ordered by first, the lowest first, as far as it is of one queue alone."""
-    request = change[0]
-    return (
-        _is_over(state),
-        not _is_starved(state, request),
-        -state.queue.priority,
-        _has_no_share(state, request),
-        state.dominant(total, minus(*change)),
-        state.dominant(total),
-    )
+    """What queues are ordered by first, the lowest first, as far as it is of one queue alone.
+
+    Over its fair share of everything; over its quota with its next group; its priority; whether it would hold
+    something that it has no share of; and the largest part of what it may hold that it holds, after and before.
+    """
+    request, lost = change
+    is_over, is_over_quota, has_no_share = True, False, False
+    after = before = 0.0
+    for name, share in state.shares.items():
+        held, asked, allocatable, deserved = share.allocated, request.get(name, 0.0), share.allocatable, share.deserved
+        is_over = is_over and share.fair < held
+        is_over_quota = is_over_quota or UNLIMITED != deserved < held + asked
+        has_no_share = has_no_share or (allocatable == 0 and held + asked > 0)
+        most = total.get(name, 0.0) if allocatable == UNLIMITED else allocatable
+        left = held + (asked - lost.get(name, 0.0))
+        after = max(after, left / most if most else left * NO_SHARE)
+        before = max(before, held / most if most else held * NO_SHARE)
+    return is_over, is_over_quota, -state.queue.priority, has_no_share, after, before
 
 
 def compare_ranked(left: QueueState, right: QueueState, ranks: tuple[Rank, Rank]) -> int:
@@ -49,22 +69,6 @@ def compare_ranked(left: QueueState, right: QueueState, ranks: tuple[Rank, Rank]
         return smaller
     mine, yours = (left.queue.created, left.name), (right.queue.created, right.name)
     return -1 if mine < yours else 1
-
-
-def _is_over(state: QueueState) -> bool:
-    """Whether it holds more than its fair share of everything."""
-    return all(share.fair < share.allocated for share in state.shares.values())
-
-
-def _is_starved(state: QueueState, request: Amounts) -> bool:
-    """Whether it stays within its quota with its next group."""
-    return at_most(add(state.amounts("allocated"), request), state.amounts("deserved"))
-
-
-def _has_no_share(state: QueueState, request: Amounts) -> bool:
-    """Whether it would hold something that it has no share of."""
-    allocation: Mapping[str, float] = add(state.amounts("allocated"), request)
-    return any(state.shares[name].allocatable == 0 and allocation.get(name, 0) > 0 for name in RESOURCES)
 
 
 def _smaller_share(left: QueueState, right: QueueState) -> int:
@@ -96,13 +100,52 @@ class Session:
         self.jobs = [job for job in board.jobs if job.group.queue in self.queues]
         self._draw = draw
         self._ties = None if draw is None else Ties(draw)
-        self.charges = 0  # how often what a queue holds has changed
+        self._known: dict[object, Any] = {}  # what is worked out once between two decisions that are kept
+        self._known_at = 0
         board.listeners.append(self._charge)
 
     def _charge(self, task: Task, sign: int) -> None:
         if task.job.group.queue in self.queues:
-            self.charges += 1
             charge(self.queues, task, sign)
+
+    @property
+    def decisions(self) -> int:
+        """How many were kept; between two of them all that is tried is taken back, so that nothing changes."""
+        return len(self.board.committed)
+
+    def once(self, key: object, work: Callable[[], T]) -> T:
+        """Work something out once between two decisions that are kept."""
+        if self._known_at != self.decisions:
+            self._known_at = self.decisions
+            self._known.clear()
+        if key not in self._known:
+            self._known[key] = work()
+        value: T = self._known[key]
+        return value
+
+    # -- who may succeed ---------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> list[Job]:
+        """Groups with pods that wait, of which enough are there."""
+        return self.once("waiting", self._waiting)
+
+    def _waiting(self) -> list[Job]:
+        groups = (job for job in self.board.waiting() if job.group.queue in self.queues)
+        return [job for job in groups if job.present >= job.group.min_member]
+
+    def tries(self, jobs: Iterable[Job], may_succeed: Callable[[Job], bool]) -> Iterator[Job]:
+        """Groups in turn, until none of the rest may succeed: then it does not matter whose turn it is."""
+        rest = dict.fromkeys(jobs)
+        order = self.in_turn(rest)
+        hopeful, decisions = filter(may_succeed, list(rest)), self.decisions
+        while (one := next(hopeful, None)) is not None:
+            while one in rest and decisions == self.decisions:
+                job = next(order)
+                del rest[job]
+                yield job
+            if decisions != self.decisions:
+                hopeful, decisions = filter(may_succeed, list(rest)), self.decisions
 
     # -- whose turn it is --------------------------------------------------------------------------------------------
 
@@ -120,8 +163,16 @@ class Session:
                 del waiting[name]
             yield job
 
-    def victims_in_turn(self, jobs: Iterable[Job]) -> Iterator[list[Task]]:
+    def victims_in_turn(self, jobs: Sequence[Job]) -> Iterator[list[Task]]:
         """What to evict next, of the queue whose turn is last its last group: its extra pods, then all of the gang."""
+        known: Victims = self.once(("victims", tuple(jobs)), lambda: ([], self._victims(jobs)))
+        found, order = known
+        yield from found
+        while (unit := next(order, None)) is not None:
+            found.append(unit)
+            yield unit
+
+    def _victims(self, jobs: Iterable[Job]) -> Iterator[list[Task]]:
         remaining: dict[str, list[tuple[Job, list[Task]]]] = {}
         for job in sorted(jobs, key=turn):
             running = sorted(job.those(Status.RUNNING), key=lambda task: (-task.pod.priority, task.pod.name))
@@ -140,22 +191,14 @@ class Session:
                 del remaining[name]
             yield unit
 
-    @cached_property
-    def _by_queue(self) -> dict[str, dict[int, list[Job]]]:
-        """Groups by queue and priority."""
-        found: dict[str, dict[int, list[Job]]] = {}
-        for job in self.jobs:
-            found.setdefault(job.group.queue, {}).setdefault(job.group.priority, []).append(job)
-        return found
-
-    def lower(self, job: Job) -> list[Job]:
-        """Groups of the same queue with a lower priority."""
-        by_priority = self._by_queue[job.group.queue]
-        return [one for priority, those in by_priority.items() if priority < job.group.priority for one in those]
+    @property
+    def running(self) -> list[Job]:
+        """Groups that may be evicted."""
+        return self.once("running", lambda: [one for one in self.jobs if may_be_evicted(one)])
 
     def movable(self, job: Job) -> list[Job]:
         """Groups that may be moved for one; KAI takes so many of them as they come, which is in no order."""
-        found = [one for one in self.jobs if one is not job and may_be_evicted(one)]
+        found = [one for one in self.running if one is not job]
         most = self.site.consolidation_preemptees
         if most < 0 or len(found) <= most + 1:  # it stops once it has counted more than that
             return found
@@ -235,6 +278,34 @@ def is_over(state: QueueState, request: Amounts, *, fixed: bool) -> bool:
     return False
 
 
+class Space:
+    """What nodes have free once those that leave have left, and some groups that run; until the next decision."""
+
+    def __init__(self, board: Board, others: Sequence[Job] = ()) -> None:
+        self.others, self._board = others, board
+        self._gpus = board.free(GPU) + sum(other.allocated.get(GPU, 0) for other in others)
+        self._room: dict[int, int] = {}
+
+    @cached_property
+    def _freed(self) -> dict[str, Ints]:
+        return self._board.sum_on_nodes(task for other in self.others for task in other.those(Status.RUNNING))
+
+    def may_fit(self, job: Job) -> bool:
+        """Whether the next pods of a group may fit there."""
+        tasks, gpus = job.next_tasks, job.next_requests.get(GPU, 0)
+        if gpus and gpus > self._gpus:
+            return False
+        if job.is_uniform:
+            return self._room_of(tasks[0]) >= len(tasks)
+        return all(task.pod.spread or self._room_of(task) for task in tasks)  # one that spreads changes what is allowed
+
+    def _room_of(self, task: Task) -> int:
+        shape = self._board.shape(task)
+        if shape not in self._room:
+            self._room[shape] = self._board.room(task, self._freed)
+        return self._room[shape]
+
+
 def may_be_evicted(job: Job) -> bool:
     """Whether it may, and runs; what was bound a moment ago is left where it is."""
     return job.group.preemptible and bool(job.those(Status.RUNNING)) and not job.those(Status.BOUND)
@@ -246,7 +317,7 @@ class QueueOrder:
     def __init__(self, session: Session, change: Callable[[str], Change], sign: int = 1) -> None:
         self._session, self._change, self._sign = session, change, sign
         self._ranks: dict[str, tuple[str, Rank]] = {}
-        self._charges = session.charges
+        self._decisions = session.decisions
 
     def forget(self, name: str) -> None:
         """Note that another group of a queue is next."""
@@ -255,8 +326,8 @@ class QueueOrder:
 
     def first(self, names: Iterable[str]) -> str:
         """The queue whose turn is first, or with a negative sign last."""
-        if self._charges != self._session.charges:
-            self._charges = self._session.charges
+        if self._decisions != self._session.decisions:
+            self._decisions = self._session.decisions
             self._ranks.clear()
         return self._lead(list(names), 0)
 

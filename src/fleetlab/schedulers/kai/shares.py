@@ -68,15 +68,6 @@ class QueueState:
         """One property of all its shares: allocated, fair, deserved, fixed, allocatable."""
         return {name: getattr(share, what) for name, share in self.shares.items()}
 
-    def dominant(self, total: Amounts, change: Amounts | None = None) -> float:
-        """The largest part of what it may hold that it holds, with a change."""
-        totals = 0.0
-        for name, share in self.shares.items():
-            most = total.get(name, 0.0) if share.allocatable == UNLIMITED else share.allocatable
-            amounts_held = share.allocated + (change or {}).get(name, 0.0)
-            totals = max(totals, amounts_held / most if most else amounts_held * NO_SHARE)
-        return totals
-
 
 def at_most(one: Amounts, other: Amounts) -> bool:
     """Return whether no resource is more than another's; -1 is without bound."""

@@ -17,7 +17,7 @@ import numpy as np
 from fleetlab.schedulers.gangs.pod_groups import Amounts, add
 from fleetlab.schedulers.gangs.tasks import Job, Status, Task, requests_of
 from fleetlab.schedulers.kai.config import UNLIMITED
-from fleetlab.schedulers.kai.session import Session, turn
+from fleetlab.schedulers.kai.session import Session, Space, turn
 from fleetlab.schedulers.kai.shares import RESOURCES, QueueState
 
 # -- a scenario in numbers: whether those that may not lose find a place again, before it is played on -----------------
@@ -163,18 +163,19 @@ def by_job(tasks: Iterable[Task]) -> dict[Job, list[Task]]:
     return grouped
 
 
-def solve(session: Session, job: Job, others: Sequence[Job], rule: Rule) -> bool:
-    """Evict for a group, and keep it if there is a way that is allowed."""
-    board, tasks = session.board, job.next_tasks
-    if session.is_over_quota(job, tasks):
+def solve(session: Session, job: Job, space: Space, rule: Rule) -> bool:
+    """Evict for a group, and keep it if there is a way that is allowed; `space` has who may be asked."""
+    board, tasks, others = session.board, job.next_tasks, space.others
+    if session.is_over_quota(job, tasks) or not space.may_fit(job):
         return False
     mark = board.mark()
     recorded: list[Unit] = []
-    states = {name: state.copy() for name, state in session.queues.items()}
-    shortages = [Shortage(session, states, tasks[:count], (rule, others)) for count in range(1, len(tasks) + 1)]
-    if not shortages[-1].ends_with(task for other in others for task in other.those(Status.RUNNING)):
+    all_of_it = Shortage(session, tasks, (rule, others))
+    if not all_of_it.ends_with(task for other in others for task in other.those(Status.RUNNING)):
         return False
-    for count, shortage in enumerate(shortages, start=1):
+    states = {name: state.copy() for name, state in session.queues.items()}
+    for count in range(1, len(tasks) + 1):
+        shortage = all_of_it if count == len(tasks) else Shortage(session, tasks[:count], (rule, others))
         rehearsal = Rehearsal(session, tasks[:count], others, shortage.losers)
         for units in _scenarios(session, tasks[count - 1], recorded, (others, shortage)):
             outcome = Outcome(shortage.request, states, [task for unit in units for task in unit])
@@ -205,17 +206,11 @@ class Shortage:
     Whoever is moved holds as much elsewhere: a set of victims in which those queues do not hold it need not be tried.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        states: Mapping[str, QueueState],
-        tasks: Sequence[Task],
-        search: tuple[Rule, Sequence[Job]],
-    ) -> None:
+    def __init__(self, session: Session, tasks: Sequence[Task], search: tuple[Rule, Sequence[Job]]) -> None:
         rule, others = search
         self.request = {n: a for n, a in requests_of(tasks).items() if n in RESOURCES}
         queues = {other.group.queue for other in others}
-        self.losers = {queue for queue in queues if rule.may_lose(states, self.request, queue)}
+        self.losers = {queue for queue in queues if rule.may_lose(session.queues, self.request, queue)}
         short = {name: amount - session.board.free(name) for name, amount in self.request.items()}
         self._short = {name: amount for name, amount in short.items() if amount > 0}
 

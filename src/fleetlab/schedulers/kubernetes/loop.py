@@ -304,7 +304,7 @@ class Loop:
             self.queue.move([w for w in waiting if any(t.matches(pod) for t in self.pods[w.pod].affinity)], self.now)
         placed, work = self.placed, self.work[number]
         placed.start[number], placed.node[number] = min(placed.start[number], self.now), node
-        self._stays[number] = self.log.bind(node, pod.requests.get(GPU, 0), self.now)
+        self._stays[number] = self.log.bind(number, node, pod.requests.get(GPU, 0), self.now)
         self.log.begin(number, self.now, [self._stays[number]])
         self._ends_at(number, self.now + work.begin(self.now, self.rules))
         if self.owners is not None:

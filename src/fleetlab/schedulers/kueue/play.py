@@ -91,7 +91,8 @@ def _refused(site: NodeSite, workloads: list[KueueWorkload], queues: list[str | 
 
 def _played(world: World, loop: PodLoop, refused: Ints, until: float | None) -> Schedule:
     runs = sorted(loop.log.runs, key=lambda run: (run.job, run.begin))
-    loop.log.stays = list({id(stay): stay for run in runs for stay in run.stays}.values())
+    ran = {id(stay): stay for run in runs for stay in run.stays}
+    loop.log.stays = [*ran.values(), *(stay for stay in loop.log.stays if id(stay) not in ran)]
     end = np.array(loop.played.end, np.float64)
     return loop.log.finish(
         world, loop.work, loop.rules, end=np.where(np.isinf(end), np.nan, end), until=until, service=loop.service,

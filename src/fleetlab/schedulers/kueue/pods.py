@@ -190,7 +190,7 @@ class PodLoop(Loop):
                 self._without_nodes.append(k)
                 return
             self.cache.add(pod, node)
-            mine[number] = Stay(node, pod.requests.get(GPU, 0), self.now)
+            mine[number] = self.log.bind(k, node, pod.requests.get(GPU, 0), self.now)
         stays = [stay for stay in mine if stay is not None and stay.end > self.now]
         if len(stays) == len(mine):
             super().begin(k, stays)

@@ -37,6 +37,7 @@ class Stay:
     begin: float
     end: float = math.inf
     gpus: int = 0  # bits, once they are given
+    job: int = -1
 
 
 class RunLog:
@@ -47,9 +48,9 @@ class RunLog:
         self.stays: list[Stay] = []
         self._open: dict[int, int] = {}
 
-    def bind(self, node: int, count: int, now: float) -> Stay:
-        """Note that a pod with so many GPUs is on a node from now on."""
-        self.stays.append(Stay(node, count, now))
+    def bind(self, job: int, node: int, count: int, now: float) -> Stay:
+        """Note that a pod of a job, with so many GPUs, is on a node from now on."""
+        self.stays.append(Stay(node, count, now, job=job))
         return self.stays[-1]
 
     def begin(self, job: int, now: float, where: JobAllocation | Sequence[Stay]) -> None:
@@ -107,8 +108,17 @@ class RunLog:
         return Schedule(
             start=start, end=end, status=status, where=where, got=got,
             until=None if over.all() else stopped,
-            segments=None if whole else _segments(runs, job, begin, stopped), **columns,
+            segments=None if whole else _segments(runs, job, begin, stopped), held=self._held(stopped), **columns,
         )  # fmt: skip
+
+    def _held(self, stopped: float) -> Segments | None:
+        """Return what pods held before their job ran; that of a job that never did until they left."""
+        begun = {id(stay): run.begin for run in reversed(self.runs) for stay in run.stays}
+        until = [(stay, min(begun.get(id(stay), stay.end), stopped)) for stay in self.stays]
+        runs = [Run(stay.job, stay.begin, end, JobAllocation((stay.node,), (stay.gpus,)))
+                for stay, end in until if end > stay.begin]  # fmt: skip
+        job, begin = (np.array([getattr(run, name) for run in runs]) for name in ("job", "begin"))
+        return _segments(runs, job, begin, stopped) if runs else None
 
 
 def _with_gpus(run: Run) -> Run:

@@ -49,14 +49,14 @@ def ledger(world: World, played: Schedule, *, within: tuple[float, float] | None
 
     `within` counts those between two times only, and none in which a job may not start yet.
     """
-    waiting, runs = waiting_of(world, played, within), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played, within), run_table(world, played.occupied(world.first, world.instances))
     replay(world, played, waiting, runs, None)
     return waiting.ledger
 
 
 def ledger_over_time(world: World, played: Schedule, edges: Floats) -> Floats:
     """Return the seconds that jobs waited from each edge of time to the next, by reason: [edges - 1, reasons]."""
-    waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played), run_table(world, played.occupied(world.first, world.instances))
     whole, last = waiting.waits, len(edges) - 1
     out = np.zeros((last + 1, COUNT))
     # Each wait is cut at the edges, and a piece is charged to its interval of time in the place of its job. The waits
@@ -75,7 +75,7 @@ def ledger_over_time(world: World, played: Schedule, edges: Floats) -> Floats:
 
 def holders(world: World, played: Schedule, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
-    waiting, runs = waiting_of(world, played), run_table(world, played.runs(world.first))
+    waiting, runs = waiting_of(world, played), run_table(world, played.occupied(world.first, world.instances))
     sample = _sample(world, waiting.waits, runs, pairs, seed)
     sample[world.frame["job"].to_numpy() < 0] = False
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
@@ -143,6 +143,9 @@ def waiting_of(world: World, played: Schedule, within: tuple[float, float] | Non
     seconds = np.zeros((len(world.submit), COUNT))
     for spent, reason in charged:
         np.add.at(seconds[:, reason], spent.job, spent.end - spent.begin)
+    if played.admitted is not None:
+        intervals, _ = intervals.split(played.admitted[intervals.job])
+        unseen = np.where(intervals.begin < world.submit[intervals.job], BY_SCHEDULER, SEEN)
     if within is not None:
         inside = np.flatnonzero((intervals.begin < within[1]) & (intervals.end > within[0]))
         intervals, unseen = intervals.rows(inside).clipped(*within), unseen[inside]
@@ -165,20 +168,23 @@ def _groups(world: World, played: Schedule, intervals: Waits, unseen: Ints) -> t
     """Return the groups of jobs with the same reason to wait, and the group of each interval.
 
     A job that the scheduler has not looked at is in a group of its own: that, or the limit for which it did not, keeps
-    it waiting, whatever the rule.
+    it waiting, whatever the rule. So is one that may not be submitted yet.
     """
     by = None if played.rules is None else alike(played.rules)
     groups, group = groups_of(world, WAITING_GROUP, played.member, by)
     rule, waits_behind = BACKFILLS[played.backfill], played.backfill == "none"
     groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if waits_behind else BY_SCHEDULER
+    admitted = world.submit if played.admitted is None else played.admitted
     seen, kinds = unseen == SEEN, len(groups)
-    if seen.all():
+    outside = seen & (intervals.begin < admitted[intervals.job])
+    if seen.all() and not outside.any():
         return groups, group[intervals.job]
     by_loop, which = np.unique(unseen[~seen], return_inverse=True)
-    groups = writable(groups[np.tile(np.arange(kinds), 1 + len(by_loop))])
-    groups.blocked[kinds:] = np.repeat(by_loop, kinds)
-    block = np.zeros(len(seen), dtype=np.int64)
-    block[~seen] = 1 + which
+    groups = writable(groups[np.tile(np.arange(kinds), 2 + len(by_loop))])
+    groups.outside[kinds : 2 * kinds] = 1
+    groups.blocked[2 * kinds :] = np.repeat(by_loop, kinds)
+    block = outside.astype(np.int64)
+    block[~seen] = 2 + which
     return groups, group[intervals.job] + block * kinds
 
 

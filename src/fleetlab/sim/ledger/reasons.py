@@ -41,11 +41,11 @@ STAGE_REASONS = (BY_FRAGMENT, *(REASONS.index(name) for name in AMOUNTS), BY_GPU
 
 WAIT = record("job group begin:f end:f")
 WAITING_GROUP = record(
-    "shape_id instances member queue of_types gpu_milli length slot reason blocked since:f waited:f",
+    "shape_id instances member queue of_types gpu_milli length slot reason blocked outside since:f waited:f",
     waited=COUNT,
 )
-#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; waited: seconds
-#   by reason up to `since`
+#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; outside: it may
+#   not even be submitted; waited: seconds by reason up to `since`
 SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
 #   groups: waiting groups of the shape; slot: in the list of shapes whose slots are counted, if `counted`; usable: for
 #   how many instances nodes have what each stage requires; possible: instances that nodes which are up would hold if
@@ -240,7 +240,7 @@ def judge_by_rules(g: int, nodes: NodeSums, waiting: Waiting, rules: SiteRules, 
 @inner
 def judge(group: Record, nodes: NodeSums, waiting: Waiting, now: float) -> int:
     """Return the reason of a waiting group."""
-    if is_barred(nodes.quotas, group.member):
+    if group.outside or is_barred(nodes.quotas, group.member):
         return BY_QUOTA
     if nodes.sizes[CHANGES] and possible(group.shape_id, nodes, waiting) < group.instances:
         return BY_NODES

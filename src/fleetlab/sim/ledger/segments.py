@@ -47,7 +47,7 @@ class WaitSegments:
 
 def wait_segments(world: World, played: Schedule, row: int) -> WaitSegments:
     """Return why a job, the row of the world, waited when; its reasons sum to its row of the ledger."""
-    runs = run_table(world, played.runs(world.first))
+    runs = run_table(world, played.occupied(world.first, world.instances))
     waiting = waiting_of(world, played)
     mine = waiting.waits[waiting.waits.job == row]
     begin, end, group = _pieces(mine, _instants(world, played, waiting, runs))
@@ -183,7 +183,10 @@ def usable_nodes(world: World, row: int) -> Ints:
 
 def blockers(world: World, played: Schedule, row: int, segments: WaitSegments) -> Blockers:
     """Return who held what a job was missing, and who else ran where it could have."""
-    runs, mine = played.runs(world.first), waits(world, played).of(np.arange(len(world.submit)) == row)
+    runs, mine = (
+        played.occupied(world.first, world.instances),
+        waits(world, played).of(np.arange(len(world.submit)) == row),
+    )
     amounts = _amounts(world, runs, usable_nodes(world, row))
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
     parts, nobody = [], 0.0

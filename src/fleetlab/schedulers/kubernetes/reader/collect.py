@@ -29,6 +29,7 @@ CUSTOM = (
     "jobsets.jobset.x-k8s.io", "pytorchjobs.kubeflow.org", "rayjobs.ray.io",
     "leaderworkersets.leaderworkerset.x-k8s.io", "rayclusters.ray.io", "trainjobs.trainer.kubeflow.org",
     "appwrappers.workload.codeflare.dev", "sparkapplications.sparkoperator.k8s.io",
+    "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io",
 )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class Pod:
     selects: tuple[tuple[str, str], ...]
     queue: str | None
     rules: NodeRules
-    claims: bool
+    claims: tuple[tuple[str, str], ...]  # of devices: the template and the name of each
 
     def tolerating(self, more: Iterable[Toleration]) -> Pod:
         """Return the pod with more that it tolerates: what is given, and nodes set apart for what it requests.
@@ -129,8 +129,20 @@ def pod_of(item: Object) -> Pod:
         selects=tuple(selects_of(spec)),
         queue=first_of({**labels, **notes}, QUEUES) or None,
         rules=rules_of(spec),
-        claims=bool(spec.get("resourceClaims")),
+        claims=tuple(_claims(spec, status)),
     )
+
+
+def _claims(spec: Object, status: Object) -> Iterable[tuple[str, str]]:
+    """The template and the name of each claim of devices; releases before 1.31 had both under `source`."""
+    where = "resourceClaims"
+    made = [members(one, where) for one in elements(status.get("resourceClaimStatuses"), "resourceClaimStatuses")]
+    names = {words(one.get("name"), where): words(one.get("resourceClaimName"), where) for one in made}
+    for one in elements(spec.get(where), where):
+        claim = members(one, where)
+        source = members(claim.get("source"), where) or claim
+        template, name = (words(source.get(key), where) for key in ("resourceClaimTemplateName", "resourceClaimName"))
+        yield template, name or names.get(words(claim.get("name"), where), "")
 
 
 _NO_NAME = "no `metadata.name`"

@@ -21,6 +21,9 @@ from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
 from fleetlab.core.schedulers import Scheduler
 from fleetlab.schedulers.kubernetes.config import KubeScheduler, SchedulingNode
+from fleetlab.schedulers.kubernetes.reader.claims import KINDS as DEVICES
+from fleetlab.schedulers.kubernetes.reader.claims import TABLE as DEVICES_TABLE
+from fleetlab.schedulers.kubernetes.reader.claims import Devices
 from fleetlab.schedulers.kubernetes.reader.gang_schedulers import gang_scheduler_of
 from fleetlab.schedulers.kubernetes.reader.gangs import Row, gangs_of, jobs_of, placements_of, row_of
 from fleetlab.schedulers.kubernetes.reader.jobs import TABLE as JOBS
@@ -54,6 +57,7 @@ from fleetlab.traces.input.intake import Intake
 TABLES = {
     "Pod": "pods", "Node": "nodes", "Job": JOBS, "Queue": "queues", "PodGroup": "pod groups",
     **dict.fromkeys(LISTED, KUEUE_OBJECTS), **dict.fromkeys(RULES, RULES_TABLE),
+    **dict.fromkeys(DEVICES, DEVICES_TABLE),
 }  # fmt: skip
 # Objects that are no rows of a trace; of those that own pods, or owners of pods, it is noted what made them.
 OWNERS = (
@@ -76,6 +80,7 @@ class Inventory:
     jobs: JobTimes = field(default_factory=JobTimes)
     kueue: KueueInventory = field(default_factory=KueueInventory)
     workloads: Workloads = field(default_factory=Workloads)
+    devices: Devices = field(default_factory=Devices)
     parallelism: Parallelisms = field(default_factory=Parallelisms)
     queues: dict[str, Object] = field(default_factory=dict)  # of Volcano or KAI
     listed: dict[tuple[str, str], tuple[object, str, int]] = field(default_factory=dict)  # Jobs, queues and pod groups
@@ -101,6 +106,7 @@ def read(path: Path, intake: Intake) -> Trace:
 
 
 def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> Trace:
+    _count_devices(lists)
     unknown_classes = _resolve_priorities(lists)
     requests = _pod_requests(lists, intake)
     cluster = _cluster(lists, [pod for pod, _, _, _ in requests], intake)
@@ -125,7 +131,8 @@ def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> T
     )
     if intake.rows.get(KUEUE_OBJECTS):
         intake.keep(KUEUE_OBJECTS, len(lists.kueue.objects) + len(lists.workloads.every))
-    for table, kept in ((RULES_TABLE, len(lists.rules)), (JOBS, len(lists.jobs.jobs))):
+    counts = {RULES_TABLE: len(lists.rules), JOBS: len(lists.jobs.jobs), DEVICES_TABLE: len(lists.devices.stored)}
+    for table, kept in counts.items():
         if intake.rows.get(table):
             intake.keep(table, kept)
     nodes, budgets = lists.node_specs.values(), lists.rules.budgets
@@ -272,6 +279,9 @@ def _store(kind: str, item: object, lists: Inventory, file: str, line: int, inta
         _listed((JOBS, lists.jobs.store(members(item, "job"))), item, lists, (file, line), intake)
     elif kind in RULES:
         _again(lists.rules.store(members(item, "object"), _name(item), file, line), RULES_TABLE, _name(item), intake)
+    elif kind in DEVICES:
+        before = lists.devices.store(members(item, "object"), kind, _name(item), (file, line))
+        _again(before, DEVICES_TABLE, _name(item), intake)
     elif kind == "Workload":
         one = workload_of(members(item, "object"))
         lists.parallelism.store_workload(one)
@@ -310,6 +320,14 @@ def _again(before: tuple[object, str, int] | None, table: str, name: str, intake
 
 
 # -- what is in them ------------------------------------------------------------------------------------------------
+
+
+def _count_devices(lists: Inventory) -> None:
+    """Give pods the GPUs of their claims, and nodes those of their slices: these may be in a later file."""
+    for key, (pod, file, line) in lists.pods.items():
+        lists.pods[key] = lists.devices.charge(pod), file, line
+    for name, (node, file, line) in lists.nodes.items():
+        lists.nodes[name] = lists.devices.offer(node), file, line
 
 
 def _resolve_priorities(lists: Inventory) -> list[str]:
@@ -359,7 +377,7 @@ def _without_pods(requests: list[PodRequest], lists: Inventory, intake: Intake) 
             del lists.workloads.every[one.key]
             intake.reject(KUEUE_OBJECTS, file, [(line, _of(one.key, str(e)))])
             continue
-        yield lists.workloads.with_workload(pod, one), one, of, None
+        yield lists.workloads.with_workload(lists.devices.charge(pod), one), one, of, None
 
 
 def _cluster(lists: Inventory, pods: list[Pod], intake: Intake) -> Cluster | None:
@@ -408,14 +426,14 @@ def _notes(rows: list[Row], lists: Inventory, cluster: Cluster | None) -> tuple[
     pods = [pod for pod, _, _ in lists.pods.values()]
     out = sum(node.out for node, _, _ in lists.nodes.values())
     size = "a list of nodes would give the size" if cluster is None else "the list of nodes does not give it"
-    claims, pinned = sum(pod.claims for pod in pods), sum(pod.rules.left_out for pod in pods)
+    claims, pinned = sum(bool(pod.claims) for pod in pods), sum(pod.rules.left_out for pod in pods)
     rounded, unsized = (sum(row[name] for row in rows) for name in ("rounded", "unsized"))
     gone = sum(row["end"] is None and row["status"] not in ("running", "waiting") for row in rows)
     unknown = Counter(name for pod in pods for name in unknown_resources(pod))
     named = ", ".join(f"{name} ({k:,} pods)" for name, k in sorted(unknown.items(), key=lambda n: (-n[1], n[0]))[:20])
     notes = {
         "the list is a snapshot: pods deleted before it was taken are missing": True,
-        f"{claims:,} pods request devices by ResourceClaim, which is not in the list: not counted": claims,
+        f"{claims:,} pods request devices by ResourceClaims not in the list, or not of whole GPUs: not counted": claims,
         f"{pinned:,} pods select a node by its name, or by comparing numbers: read without that": pinned,
         f"{len(lists.unread):,} pods choose namespaces of others by labels that are not read: only their own counts": (
             lists.unread
