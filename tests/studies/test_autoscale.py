@@ -283,7 +283,7 @@ def test_what_cannot_be_asked_is_refused_in_words(options, words):
 
 
 def test_times_are_told_as_people_say_them_and_models_by_family():
-    work, nodes = day_and_night(6.1), Cluster.uniform(12, 4)
+    work, nodes = day_and_night(6.1, mean=4.0), Cluster.uniform(12, 4)
     told = {"wait": "1m", "every": "10m", "boot": "20m", "models": ["simple", "last"]}
     settings = fleetlab.autoscale(work, nodes, **told).provenance.settings
     # Of six days a third would be two: four are learnt from, unless told otherwise.
@@ -305,8 +305,8 @@ def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monk
 
 
 def test_a_goal_that_nobody_meets_is_said():
-    # One node for some twenty GPUs at noon: whatever is done, jobs wait.
-    found = fleetlab.autoscale(day_and_night(7), Cluster.uniform(1, 4), wait=0.0, learn=4 * DAY, models=["last"])
+    # One node of one GPU for some five at noon: whatever is done, jobs wait.
+    found = fleetlab.autoscale(day_and_night(7, mean=3.0), Cluster.uniform(1, 1), wait=0.0, learn=4 * DAY, models=["last"])
     assert found.findings == ("No setting of the forecasts has a P95 wait of at most 0 s.",)
     assert "nothing meets the goal" in repr(found)
     assert json.loads(fleetlab.core.as_json(found))["summary"] == []
@@ -344,8 +344,8 @@ SHORT = {"wait": 10.0, "learn": 4 * DAY, "models": ["last"]}
 
 def two_roles(days=7):
     """Jobs of one GPU, and jobs of two cores without, each by its own day and night; two jobs fit nowhere."""
-    gpu = day_and_night(days, mean=8.0).frame.with_columns(cpu_milli=pl.lit(1000, pl.Int64))
-    cpu = day_and_night(days, seed=2, mean=6.0).frame.with_columns(
+    gpu = day_and_night(days, mean=4.0).frame.with_columns(cpu_milli=pl.lit(1000, pl.Int64))
+    cpu = day_and_night(days, seed=2, mean=3.0).frame.with_columns(
         gpu_milli=pl.lit(0, pl.Int32), cpu_milli=pl.lit(2000, pl.Int64)
     )
     large = cpu.head(2).with_columns(cpu_milli=pl.lit(9000, pl.Int64))
