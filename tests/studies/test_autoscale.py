@@ -306,7 +306,9 @@ def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monk
 
 def test_a_goal_that_nobody_meets_is_said():
     # One node of one GPU for some five at noon: whatever is done, jobs wait.
-    found = fleetlab.autoscale(day_and_night(7, mean=3.0), Cluster.uniform(1, 1), wait=0.0, learn=4 * DAY, models=["last"])
+    found = fleetlab.autoscale(
+        day_and_night(7, mean=3.0), Cluster.uniform(1, 1), wait=0.0, learn=4 * DAY, models=["last"]
+    )
     assert found.findings == ("No setting of the forecasts has a P95 wait of at most 0 s.",)
     assert "nothing meets the goal" in repr(found)
     assert json.loads(fleetlab.core.as_json(found))["summary"] == []
