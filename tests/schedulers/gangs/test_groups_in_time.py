@@ -15,6 +15,7 @@ from fleetlab.schedulers.gangs.pod_groups import PodGroup
 from fleetlab.schedulers.gangs.tasks import Job, Ties
 from fleetlab.schedulers.kai import play as kai
 from fleetlab.schedulers.kai.config import GPU, Kai, KaiQueue, Quota
+from fleetlab.schedulers.kai.session import Space
 from fleetlab.schedulers.kai.shares import Usage
 from fleetlab.schedulers.kai.solver import Rehearsal, Shortage
 from fleetlab.schedulers.kubernetes.config import SchedulingNode, SchedulingPod
@@ -346,6 +347,7 @@ def test_kai_leaves_out_only_searches_that_fail(given_, limit, moves):
     with pytest.MonkeyPatch.context() as every:
         every.setattr(Rehearsal, "may_work", lambda self, victims: True)
         every.setattr(Shortage, "is_met", lambda self, given: True)
+        every.setattr(Space, "may_fit", lambda self, job: True)
         assert quick == site(seed=3).play(groups, submit, run, until=LONG)
 
 
