@@ -36,7 +36,7 @@ def lone(root, tmp_path_factory):
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = str(folder)
     try:
-        with started("--upload-mib", 1, "--workers", 1) as client:
+        with started("--traces", root, "--upload-mib", 1, "--workers", 1) as client:
             yield client, folder
     finally:
         os.environ.pop("TMPDIR") if before is None else os.environ.__setitem__("TMPDIR", before)
