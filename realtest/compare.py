@@ -9,7 +9,9 @@ is what two real runs are compared by (`spread`): waits from when a job is eligi
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable
+from datetime import date
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -19,13 +21,14 @@ import numpy as np
 import polars as pl
 
 import fleetlab
-from fleetlab.core import Trace
+from fleetlab.core import Trace, toml
 from realtest.archives import recorded_runs, run_folder
 from realtest.report import with_tables
 from realtest.spread import Run, compare, submission_order
 
 PAGE = Path("docs/measurements/slurm/simulated.md")
 GUIDE = Path("docs/slurm.md")
+RATIOS = Path("src/fleetlab/schedulers/slurm/recorded_runs.toml")
 MARKS = ("<!-- tables: python -m realtest.compare --all -->", "<!-- end of tables -->")
 FEWEST = 20  # jobs of a partition or account that has a row
 MEAN, TAIL, CORRELATION = 0.05, 0.10, 0.95  # how close a simulation is to be, where real runs repeat more closely
@@ -197,7 +200,19 @@ def main() -> None:
     found = [closeness(run, seed=given.seed, **words) for run in runs]
     for page, said in ((PAGE, table(found)), (GUIDE, short_table(found))) if given.all else ():
         page.write_text(with_tables(page.read_text("utf-8"), said, MARKS), "utf-8")
+    if given.all:
+        keep_ratios(found)
     print(table(found))
+
+
+def keep_ratios(found: Iterable[list[Closeness]], path: Path = RATIOS) -> None:
+    """Write the ratios of mean waits for the intervals of simulated ones, as the page has them."""
+    ratios: dict[str, list[float]] = {}
+    for (name, close, _), *_ in found:
+        ratios.setdefault(name.rpartition("-")[0], []).append(round(close["mean_ratio"], 2))
+    before, head, _ = path.read_text("utf-8").partition("[ratios]")
+    before = re.sub(r"date = .*", f'date = "{date.today()}"', before)
+    path.write_text(f"{before}{head}\n{toml.dumps(ratios)}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ ROWS = 8  # of a table in a short answer, at most
 PAGE = 100  # characters of a line in a file, beyond which headings are broken
 LINE_EVERY = 10.0  # seconds between lines of progress where standard error is no terminal
 WIDEST = 400  # characters of a cell: what is longer is not for reading
+OF_INTERVALS = ("intervals are of", "intervals of mean waits", "one run of the log")  # notes of a short answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,8 @@ def short_answer(
     if not columns and (numbers := result.summary()):
         lines += ["", *(say(e) for e in numbers[:4])]
     lines += ["", *beside] if beside else []
-    of_what = [n for n in result.notes if n.startswith(("intervals are of", "one run of the log"))][:1]
-    lines += [text for note in of_what for text in ("", *wrap(as_options(note, WORDS), width))]
+    of_what = [note for note in result.notes if note.startswith(OF_INTERVALS)]
+    lines += [""] * bool(of_what) + [text for note in of_what for text in wrap(as_options(note, WORDS), width)]
     tables = {name: frame for name, frame in result.tables().items() if frame.height and (not only or name in only)}
     others = []
     for name, frame in tables.items():

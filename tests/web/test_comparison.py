@@ -248,7 +248,10 @@ def test_why_they_differ_is_said_only_where_they_do():
         told = beside(close, close, "")
     assert told["recorded"]["simulated"]["value"] == pytest.approx(told["recorded"]["recorded"]["value"], rel=0.05)
     assert told["recorded"]["why"] == ""
-    assert told["scheduler"] == {"title": "Slurm as configured", "replaces": "", "settings": [], "notes": []}
+    assert told["scheduler"] == {
+        "title": "Slurm as configured", "replaces": "", "settings": [], "notes": [], "error": "±14 %",
+        "accuracy": "simulated mean waits are within ±14 % of real ones in 42 of 50 recorded runs of Slurm 22.05.8",
+    }  # fmt: skip
     assert (told["title"], told["base_title"]) == ("slurm", "slurm")
 
 

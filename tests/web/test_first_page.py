@@ -75,7 +75,8 @@ def box(tab, css):
 def test_it_opens_on_the_sample_with_four_numbers_and_the_timeline_on_the_first_screen(tab, width):
     tab.open("", width=width)
     assert tab.text("chip-scheduler") == "Scheduler: Slurm as configured"
-    assert tab.text("chip-trust") == "Simulated 85 s · recorded 84 s"
+    assert tab.text("chip-trust") == "Simulated 85 s · recorded 84 s · ±14 %"
+    assert "in 42 of 50 recorded runs" in tab.ask("document.getElementById('chip-trust').title")
     assert not tab.ask("document.getElementById('chip-trust').classList.contains('amber')")
     found = tiles(tab)
     assert list(found) == ["Mean wait", "P90 wait", "GPU allocation", "Main reason to wait"]
@@ -216,7 +217,7 @@ def test_what_collect_writes_can_be_dropped_as_a_zip(tab, tmp_path):
     tab.until("location.search.includes('upload%3A')")
     tab.answered()
     assert tab.text("chip-scheduler") == "Scheduler: Slurm as configured"
-    assert tab.text("chip-trust") == "Simulated 85 s · recorded 84 s"
+    assert tab.text("chip-trust") == "Simulated 85 s · recorded 84 s · ±14 %"
     assert tab.ask("document.getElementById('chip-assumed').hidden")
 
 

@@ -128,6 +128,8 @@ class Scheduler:
         What of a schedule is drawn at random, in a sentence; empty: nothing.
     lead
         Seconds in which it places all jobs that run when a simulation begins.
+    recorded_runs
+        File of simulated mean waits beside those of recorded real runs, which intervals are widened by; None: none.
 
     Examples
     --------
@@ -153,6 +155,7 @@ class Scheduler:
     takes_lines: ClassVar[bool] = False
     draws: ClassVar[str] = ""
     lead: ClassVar[float] = 1.0
+    recorded_runs: ClassVar[Path | None] = None
 
     # -- as files and words ------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ Which function answers which question:
 - a share of independent trials: `wilson`
 - a share of trials that follow each other: `share_of_windows`
 - values of groups that vary alike, as logarithms: `Spread`, `pooled_variance`, `sum_variances`, `log_interval`
+- how far groups are from zero beyond the noise of their repetitions: `spread_beyond_repeats`; in an interval: `widened`
 - two means that may be equivalent: `Difference`
 - several answers at once: `bonferroni`, `allowed_misses`, `spent_at_look`
 """
@@ -82,8 +83,10 @@ from fleetlab.stats.spread import (
     mean_over_groups,
     pooled_variance,
     share_of_windows,
+    spread_beyond_repeats,
     spread_of_distances,
     sum_variances,
+    widened,
 )
 
 __all__ = [
@@ -95,6 +98,7 @@ __all__ = [
     "control_variates", "design_effect", "divide", "effective_share", "effective_size", "geometric_mean_of",
     "geometric_means", "is_decided", "isotonic", "log_interval", "log_share", "mean_of_runs", "mean_over_groups",
     "no_interval", "over_replicas", "paired_difference", "pool", "pooled_variance", "quantile_low_rank",
-    "quantile_ranks", "samples_needed", "share_of_windows", "spent_at_look", "spread_of_distances", "student_cdf",
-    "student_quantile", "sum_variances", "variance_inflation", "verdict", "weighted_mean", "wilson",
+    "quantile_ranks", "samples_needed", "share_of_windows", "spent_at_look", "spread_beyond_repeats",
+    "spread_of_distances", "student_cdf", "student_quantile", "sum_variances", "variance_inflation", "verdict",
+    "weighted_mean", "widened", "wilson",
 ]  # fmt: skip

@@ -68,6 +68,38 @@ def spread_of_distances(groups: Iterable[Sequence[float]]) -> Spread:
     return Spread((float(np.median(distances)) / 0.954) ** 2, max(freedom, 1.0))
 
 
+def spread_beyond_repeats(groups: Iterable[Sequence[float]]) -> Spread:
+    """Return the variance of groups about zero beyond that of their repetitions, which is pooled over the groups.
+
+    It is the estimate by moments of DerSimonian and Laird (Controlled Clinical Trials 7, 1986) where the mean is known
+    to be zero: what all groups are off by belongs to it.
+
+    >>> spread = spread_beyond_repeats([[0.1, 0.3], [-0.2, 0.0]])  # means 0.2 and -0.1, each with a variance of 0.01
+    >>> round(spread.variance, 6), spread.freedom  # (100 * 0.04 + 100 * 0.01 - 2) / 200
+    (0.015, 2)
+    """
+    lists = list(groups)
+    weights = np.array([len(x) for x in lists]) / pooled_variance(lists).variance
+    beyond = float((weights * np.array([np.mean(x) for x in lists]) ** 2).sum()) - len(lists)
+    return Spread(max(beyond / float(weights.sum()), 0.0), len(lists))
+
+
+def widened(interval: Interval, error: Spread) -> Interval:
+    """Return the interval of a positive number with a further, independent error of its logarithm.
+
+    >>> [round(x, 1) for x in widened(Interval(100.0, 80.0, 125.0), Spread(0.01, 1000))]
+    [100.0, 74.3, 134.6]
+    """
+    value, half = interval.value, error.half()
+
+    def farther(limit: float, sign: int) -> float:
+        if value <= 0 or not 0 < limit < math.inf:  # no limit, or one that cannot be farther
+            return limit
+        return value * math.exp(sign * math.hypot(math.log(limit / value), half))
+
+    return Interval(value, farther(interval.low, -1), farther(interval.high, 1))
+
+
 def sum_variances(parts: Iterable[Spread]) -> Spread:
     """Return the variance of a sum of independent parts; unknown parts are ignored."""
     with_spread = [p for p in parts if p.freedom]

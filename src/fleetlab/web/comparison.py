@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Estimate, Prices, Provenance, SavedResult
+from fleetlab.core import Estimate, Prices, Provenance, SavedResult, Scenario
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.durations import between_text, plural
 from fleetlab.core.result import Finding, amount_and_interval
@@ -23,6 +23,7 @@ from fleetlab.sim.estimates import jain
 from fleetlab.sim.measures import ALLOCATION, FAIRNESS
 from fleetlab.stats import BETTER, NO_DIFFERENCE, POSITIVE, WORSE, Floats, over_replicas, verdict
 from fleetlab.studies.compare.runs import OF_THE_RUN, PER_DAY, Runs, Sample
+from fleetlab.studies.model_error import notes_of, with_model_error
 from fleetlab.studies.replicas import OF_SCOPE, Plan
 from fleetlab.studies.sentences import NEVER_RUN, amounts_apart, left_out, sentence
 from fleetlab.web.figures import comparison_html
@@ -71,7 +72,10 @@ def compare_runs(
     if runs is not None:
         names = runs.base_name, list(runs.scenarios)[-1]
         sides = [own | _over_replicas(runs, name, before) for own, name in zip(sides, names, strict=True)]
-    rows = [_row(metric, after, sides[0][metric], sides[1][metric]) for metric in METRICS if metric in sides[0]]
+    simulated = [] if runs is None else [runs.base, list(runs.scenarios.values())[-1]]
+    rows = [
+        _row(metric, after, sides[0][metric], sides[1][metric], simulated) for metric in METRICS if metric in sides[0]
+    ]
     count, planned = _replicas(base, now, runs)
     reasons = _reasons([_of_mean(*side) for side in zip((before, after), sides, strict=True)])
     chance = _only_fewer_nodes(link, base, now)
@@ -97,7 +101,7 @@ def compare_runs(
         "wait_reasons": reasons,
         "allocation": _allocation(before, after),
         "scheduler": now.facts["scheduler"],
-        "notes": [*([_evidence(runs)] if runs is not None and runs.replication.stopped else []), *now.facts["notes"]],
+        "notes": [*(_evidence(runs) if runs is not None and runs.replication.stopped else []), *now.facts["notes"]],
         "seconds": 0.0,
         "cpu_seconds": 0.0,
         "recorded": _recorded(link, before, runs),
@@ -142,7 +146,9 @@ def _over_replicas(runs: Runs, name: str, before: RunNumbers) -> dict[str, Float
     return {metric: x for metric, x in values.items() if metric in before.estimates}
 
 
-def _row(metric: str, after: RunNumbers, base: Floats, now: Floats) -> MetricRow:
+def _row(
+    metric: str, after: RunNumbers, base: Floats, now: Floats, simulated: Sequence[Scenario]
+) -> MetricRow:  # fmt: skip
     unit, better = after.estimates[metric].unit, METRICS[metric]
     _, within, _ = after.measures.numbers.get(metric, (None, POSITIVE, unit))
     by = np.where(np.isclose(now, base, rtol=1e-9, atol=0.0), 0.0, now - base)
@@ -150,7 +156,10 @@ def _row(metric: str, after: RunNumbers, base: Floats, now: Floats) -> MetricRow
     says = verdict(
         np.repeat(by, 2) if metric == NEVER_RUN else by, float(base.mean()), lower_is_better=better != "higher"
     )
-    levels = [Estimate(metric, *over_replicas(x, within).interval(), unit) for x in (base, now)]
+    limits = [over_replicas(x, within).interval() for x in (base, now)]
+    if metric == "mean wait" and simulated:
+        limits = [with_model_error(*pair) for pair in zip(limits, simulated, strict=True)]
+    levels = [Estimate(metric, *interval, unit) for interval in limits]
     change = Estimate(metric, *over_replicas(by).interval(), "points" if unit == "%" else unit)
     if metric == NEVER_RUN:
         *levels, change = (e._replace(value=round(e.value)) for e in (*levels, change))
@@ -341,9 +350,9 @@ def _why(link: Link, base: RunNumbers, recorded: float, simulated: float) -> str
     return f"{differ}: {'; '.join(causes)}." if causes else f"{differ}."
 
 
-def _evidence(runs: Runs) -> str:
+def _evidence(runs: Runs) -> tuple[str, ...]:
     of_one = "shares of reasons, allocation by type and figures are of one run"
-    return f"as in `fleetlab compare`: {runs.replication.note()}; {of_one}"
+    return f"as in `fleetlab compare`: {runs.replication.note()}; {of_one}", *notes_of(runs.scenarios.values())
 
 
 def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow], count: int) -> list[str]:

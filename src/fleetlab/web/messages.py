@@ -82,10 +82,15 @@ class SettingRow(TypedDict):
 
 
 class SimulatedScheduler(TypedDict):
-    """What schedules the jobs of a scenario; `replaces`: the scheduler of the site, where it is not simulated."""
+    """What schedules the jobs of a scenario; `replaces`: the scheduler of the site, where it is not simulated.
+
+    `error` is by how much a simulated mean wait may be off, `accuracy` what recorded runs say of it; empty: none have.
+    """
 
     title: str
     replaces: str
+    error: str
+    accuracy: str
     settings: list[SettingRow]
     notes: list[str]
 

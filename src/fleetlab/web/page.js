@@ -363,8 +363,8 @@
     const trust = $("chip-trust");
     trust.hidden = !r;
     if (r) {
-      trust.textContent = `Simulated ${short(r.simulated.text)} · recorded ${short(r.recorded.text)}${r.why ? ": find out why →" : ""}`;
-      trust.title = r.why || `Mean wait of the ${r.jobs.toLocaleString("en")} jobs of the baseline beside what the log recorded`;
+      trust.textContent = `Simulated ${short(r.simulated.text)} · recorded ${short(r.recorded.text)}${r.why ? ": find out why →" : by.error && ` · ${by.error}`}`;
+      trust.title = r.why || `Mean wait of the ${r.jobs.toLocaleString("en")} jobs of the baseline beside what the log recorded${by.accuracy && `; ${by.accuracy}`}`;
       trust.classList.toggle("amber", Boolean(r.why));
     }
     $("settings").hidden = !by.settings.length;

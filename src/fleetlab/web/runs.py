@@ -36,6 +36,7 @@ from fleetlab.sim.job_classes import by_size
 from fleetlab.sim.measures import Measures, per_day
 from fleetlab.stats import BLOCKS
 from fleetlab.studies.compare.runs import measure
+from fleetlab.studies.model_error import ModelError
 from fleetlab.studies.sentences import NEVER_RUN, never_run
 from fleetlab.web.timelines import forget_old
 from fleetlab.web.traces import MOST_NODES
@@ -99,7 +100,12 @@ def _scheduler(scenario: Scenario) -> SimulatedScheduler:
         settings = [{"name": s.name, "was": s.was, "becomes": s.becomes} for s in change.settings]
         title, notes = f"{own.title} with {plural(len(settings), 'setting')} changed", change.notes
     replaces = own.title if own is not None and type(now) is not type(own) else ""
-    return {"title": title, "replaces": replaces, "settings": settings, "notes": list(notes)}
+    model = ModelError.of(scenario)
+    error, accuracy = ("", "") if model is None else (model.percent, model.accuracy())
+    return {
+        "title": title, "replaces": replaces, "error": error, "accuracy": accuracy, "settings": settings,
+        "notes": list(notes),
+    }  # fmt: skip
 
 
 def _jobs(run: SimResult, scenario: Scenario) -> pl.DataFrame:

@@ -149,6 +149,7 @@ class Slurm(Scheduler):
         "request may also change which one that is"
     )
     lead: ClassVar[float] = 64.0
+    recorded_runs: ClassVar[Path | None] = Path(__file__).with_name("recorded_runs.toml")
 
     partitions: tuple[Partition, ...] = ()
     qos: tuple[Qos, ...] = ()

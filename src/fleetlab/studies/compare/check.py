@@ -32,6 +32,7 @@ from fleetlab.studies.compare.configurations import (
 )
 from fleetlab.studies.compare.configurations import who as who_gains
 from fleetlab.studies.compare.runs import OF_THE_RUN, Runs, records_of
+from fleetlab.studies.model_error import notes_of
 from fleetlab.studies.replicas import Plan
 from fleetlab.studies.runner import Workers
 from fleetlab.studies.sentences import sentence
@@ -287,7 +288,8 @@ def check(
     provenance = base.provenance("check", {"conf": str(conf)} | runs.replication.settings())
     findings = (_headline(table, name), sentence(records[0]), who_gains(name, whom), *runs.of_whom(), *_broken(table))
     tables = {"rules": table, "changes": pl.DataFrame(settings), **{f"by {kind}": t for kind, t in whom.items()}}
-    notes = (runs.replication.note(), *change.notes)
+    tables |= runs.without_model_error()
+    notes = (runs.replication.note(), *notes_of(scenarios.values()), *change.notes)
     figures = {"timeline": _timeline(runs, name)}
     return Check(provenance, findings, runs.summary(), tables, figures, notes, runs.coverage, records, held)
 

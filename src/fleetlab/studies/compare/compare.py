@@ -233,8 +233,9 @@ def _comparison(runs: Runs, provenance: Provenance) -> Comparison:
     first, *others = _findings(records, rows, runs.scenarios)
     findings = (first, *runs.of_whom(), *others, _for_whom(rows, classes, runs.scenarios))
     tables = {"policies": rows, "by class": classes, **runs.pairs(), "left out": refused_by_reason(runs.results)}
+    tables |= runs.without_model_error()
     notes = (
-        *runs.replication.notes(len(runs.scenarios) - 1),
+        *runs.notes(),
         f"means are of {records[0].population}; a policy is better or worse than the first",
         "`by class`: the intervals of all classes of a policy hold together with 95 % confidence",
         *(["`pairs`: each interval holds by itself with 95 % confidence"] if "pairs" in tables else []),

@@ -93,10 +93,11 @@ def _comparison(runs: Runs, changes: Mapping[str, ConfigChange], provenance: Pro
         **{f"by {kind}": table for kind, table in whom.items()},
         **{name: table.rename({"policy": "configuration"}) for name, table in runs.pairs().items()},
         "left out": refused_by_reason(runs.results),
+        **runs.without_model_error(),
     }
     together = "the intervals of a table by team, partition, size or QOS hold together with 95 % confidence"
     notes = (
-        *runs.replication.notes(len(changes)), f"means are of {records[0].population}", together,
+        *runs.notes(), f"means are of {records[0].population}", together,
         *(f"{name}: {note}" for name, change in changes.items() for note in change.notes),
     )  # fmt: skip
     findings = (first, *runs.of_whom(), *others)

@@ -33,6 +33,7 @@ from fleetlab.stats import (
     bonferroni,
 )  # fmt: skip
 from fleetlab.studies.explain.job import names_of
+from fleetlab.studies.model_error import by_chance, notes_of, with_model_error
 from fleetlab.studies.replicas import Plan, Replication, Replicator, Results
 from fleetlab.studies.runner import Arrays, Workers
 from fleetlab.studies.sentences import NEVER_RUN, left_out, never_run
@@ -180,21 +181,33 @@ class Runs:
     def _row(self, name: str) -> dict[str, object]:
         row: dict[str, object] = {"policy": name}
         for metric in MEASURES:
-            row |= columns_of(f"mean {metric}", self.mean_of_metric(metric, name).interval())
+            row |= self.mean_of_metric(metric, name).columns(f"mean {metric}")
             if metric == "wait":
                 row |= {"median wait": float(self.over(name, metric, _quantile(0.5)).mean())}
-                row |= columns_of(
-                    "P90 wait", self.statistic(self.over(name, metric, _quantile(0.9)), POSITIVE).interval()
-                )
+                p90 = self.statistic(self.over(name, metric, _quantile(0.9)), POSITIVE)
+                row |= p90.interval().columns("P90 wait")
                 row |= {f"P{q} wait": float(self.over(name, metric, _quantile(q / 100)).mean()) for q in (95, 99)}
                 row |= {"share of jobs that wait": float(self.over(name, metric, _share_above_0).mean())}
         for metric in MEASURES:
-            row |= columns_of(f"mean {metric} change", self.change(name, metric).interval())
+            row |= self.change(name, metric).interval().columns(f"mean {metric} change")
         return row | {"verdict": self.verdict(name)}
 
-    def mean_of_metric(self, metric: str, name: str) -> Statistic:
-        """Return a mean of a run."""
-        return self.statistic(self.over(name, metric), (METRICS[metric].least, math.inf))
+    def mean_of_metric(self, metric: str, name: str) -> Interval:
+        """Return a mean of a run; the interval of a wait has the error of the model in it."""
+        by_chance = self._by_chance(metric, name)
+        return with_model_error(by_chance, self.scenarios[name]) if metric == "wait" else by_chance
+
+    def _by_chance(self, metric: str, name: str) -> Interval:
+        return self.statistic(self.over(name, metric), (METRICS[metric].least, math.inf)).interval()
+
+    def without_model_error(self) -> dict[str, pl.DataFrame]:
+        """Return the mean waits with intervals by chance alone, where others have more in them."""
+        return by_chance({name: (self._by_chance("wait", name), s) for name, s in self.scenarios.items()})
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what intervals rest on."""
+        several = self.scenarios.values() if self.replication.count > 1 else ()
+        return (*self.replication.notes(len(self.scenarios) - 1), *notes_of(several))
 
     def change(self, name: str, metric: str = "wait") -> Statistic:
         """Return how a mean differs from that of the first run."""
@@ -225,7 +238,7 @@ class Runs:
     def summary(self) -> tuple[Estimate, ...]:
         """Return the means of each run."""
         return tuple(
-            Estimate(f"mean {metric}, {name}", *self.mean_of_metric(metric, name).interval(), METRICS[metric].unit)
+            Estimate(f"mean {metric}, {name}", *self.mean_of_metric(metric, name), METRICS[metric].unit)
             for metric in MEASURES
             for name in self.scenarios
         )
@@ -250,7 +263,7 @@ class Runs:
                 row |= {"mean wait before": level, "mean wait": float(np.nanmean(after))}
                 says = self.replication.verdict(change, level, together)
                 limits = self.statistic(change).interval(bonferroni(together))
-                table.append(row | columns_of("mean wait change", limits) | {"verdict": says})
+                table.append(row | limits.columns("mean wait change") | {"verdict": says})
         return pl.DataFrame(table, infer_schema_length=None)
 
     def _class_means(self, run: str, name: str, masks: Sequence[Classes]) -> Floats:
@@ -333,11 +346,6 @@ def refused_by_reason(results: Mapping[str, Arrays]) -> pl.DataFrame:
     parts = [left_out_of(r) for r in results.values()]
     jobs = pl.concat(parts).unique("job", keep="first", maintain_order=True)
     return jobs.group_by("reason").agg(jobs=pl.len()).sort("jobs", "reason", descending=[True, False])
-
-
-def columns_of(name: str, interval: Interval) -> dict[str, float]:
-    """Return an interval as three columns."""
-    return dict(zip((name, f"{name} low", f"{name} high"), interval, strict=True))
 
 
 def records_of(runs: Runs, where: str, titles: Mapping[str, str] | None = None) -> tuple[Finding, ...]:

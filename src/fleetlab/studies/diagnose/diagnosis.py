@@ -34,6 +34,7 @@ from fleetlab.studies.diagnose.effects import Outcomes, actions, effects, record
 from fleetlab.studies.diagnose.findings import figures_of, findings, population
 from fleetlab.studies.diagnose.open_problems import cpu_by_gpu_type, open_problems
 from fleetlab.studies.explain.job import names_of
+from fleetlab.studies.model_error import by_chance, notes_of, with_model_error
 from fleetlab.studies.replicas import Plan
 from fleetlab.studies.runner import Workers
 from fleetlab.studies.sentences import unmet_requests
@@ -213,9 +214,12 @@ def _diagnosis(
     estimates = [Estimate.exact("jobs that complete", waits.height)]
     if any_waits:
         mean, p90 = outcomes.mean(), outcomes.p90()
-        means = [Estimate("mean wait", *mean, "s"), Estimate("P90 wait", *p90, "s")]
+        means = [Estimate("mean wait", *with_model_error(mean, scenario), "s"), Estimate("P90 wait", *p90, "s")]
         estimates = [*means, _main_reason(frames["waiting"]), *estimates]
-    notes = (*outcomes.replication.notes(len(outcomes.changes)), *_notes(scenario, result, outcomes, changes, skipped))
+        frames |= by_chance({"as it is": (mean, scenario)})
+    of_model = notes_of([scenario] if any_waits and outcomes.replication.count > 1 else [])
+    of_chance = (*outcomes.replication.notes(len(outcomes.changes)), *of_model)
+    notes = (*of_chance, *_notes(scenario, result, outcomes, changes, skipped))
     return Diagnosis(
         provenance, tuple(sentences), estimates, frames, {}, notes, result.coverage, records, scenario,
         result.refused["job"],

@@ -24,7 +24,7 @@ from fleetlab.core.schedulers import ConfigChange
 from fleetlab.core.words import SITE
 from fleetlab.stats import Floats, Interval
 from fleetlab.studies.compare.configurations import AS_IS, as_configured, by_whom, with_change
-from fleetlab.studies.compare.runs import MEASURES, Runs, columns_of, not_compared, refused_by_reason
+from fleetlab.studies.compare.runs import MEASURES, Runs, not_compared, refused_by_reason
 from fleetlab.studies.replicas import Plan
 from fleetlab.studies.sentences import sentence
 from fleetlab.studies.tune.result import GOALS, RESULT
@@ -257,7 +257,7 @@ def _table(halves: _Halves, lines: Mapping[str, tuple[str, ...]]) -> pl.DataFram
         row: dict[str, Any] = {"settings": name, **{key: own.get(key, AS_IS) for key in keys}}
         row |= {NOT_RUN: halves.jobs_not_run(name)}
         row |= {f"training mean {metric}": halves.mean(name, early=True)}
-        row |= {f"mean {metric}": halves.mean(name, early=False)} | columns_of(f"mean {metric} change", change)
+        row |= {f"mean {metric}": halves.mean(name, early=False)} | change.columns(f"mean {metric} change")
         rows.append(row | {"verdict": halves.finding(name).verdict})
     frame = pl.DataFrame(rows, infer_schema_length=None)
     # Whoever never runs some of the jobs has an easy time with the others.
