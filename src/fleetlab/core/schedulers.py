@@ -778,7 +778,7 @@ def read_scheduler(path: Path) -> Scheduler:
         if kind.recognizes(path):
             return kind.read(path)
     msg = f"{path.name}: configures no scheduler"
-    raise TraceError(msg, hint=files)
+    raise TraceError(msg, hint=f"{files}; or a file of a scheduler that an installed package names")
 
 
 # -- two configurations of one scheduler -------------------------------------------------------------------------------

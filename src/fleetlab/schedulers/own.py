@@ -50,8 +50,8 @@ class OwnScheduler(Scheduler):
             value = getattr(imported(module), name, None)
         hint = "a scheduler of one's own is a class with `def decide(self, view)`"
         if not callable(getattr(value, "decide", None)):
-            msg = f"{spelled} is not there, or has no method `decide`"
-            raise PolicyError(msg, hint=hint)
+            msg = f"{spelled} has no method `decide`" if value is not None else f"{spelled} is not there"
+            raise PolicyError(msg, hint=f"{hint}; a `fleetlab.Scheduler` is called by the name that a package gives it")
         if isinstance(value, type):
             value = _built(value)
         name, where = type(value).__name__, line_of(None, value.decide)
@@ -115,4 +115,4 @@ def _built(kind: type[Any]) -> Any:  # noqa: ANN401
         return kind()
     except Exception as error:
         msg = f"scheduler `{kind.__name__}` cannot be built without arguments: {type(error).__name__}: {error}"
-        raise PolicyError(msg, hint=f"pass an object, such as scheduler={kind.__name__}(…)") from error
+        raise PolicyError(msg, hint=f"give its arguments defaults; or in Python pass {kind.__name__}(…)") from error
