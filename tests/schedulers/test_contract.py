@@ -1,9 +1,11 @@
 """Schedulers stand behind one contract: nobody outside a scheduler's folder knows it by name, and users bring more."""
 
 import ast
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Outage, PolicyError, Recovery, Scenario, Workload, simulate
 from fleetlab.core import Feature, Scheduler, TraceError
-from fleetlab.core.schedulers import schedulers
+from fleetlab.core.schedulers import brought, schedulers
 from fleetlab.sim.engine import play as engine
 
 SRC = Path(fleetlab.__file__).parent
@@ -157,3 +159,13 @@ def test_a_package_brings_its_scheduler_as_an_entry_point(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "Shortest {'kind': 'shortest'}\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [("gone:Gone", "cannot be loaded: No module named 'gone'"), ("json:dumps", "is no Scheduler with the name `mine`")],
+)
+def test_a_package_whose_scheduler_is_broken_is_named(address, what):
+    point = EntryPoint("mine", address, "fleetlab.schedulers")
+    with pytest.raises(PolicyError, match=re.escape(f"`mine = {address}` of an installed package {what}")):
+        brought(point)

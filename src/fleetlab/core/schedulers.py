@@ -21,6 +21,8 @@ from fleetlab.core.queues import DAY, Qos, QueueTree
 from fleetlab.core.records import from_values, to_values
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     import polars as pl
 
     from fleetlab.core.cluster import Cluster
@@ -733,7 +735,21 @@ class Scheduler:
 def schedulers() -> dict[str, type[Scheduler]]:
     """Return every scheduler by its name: those of this project, then those of other packages."""
     own: dict[str, type[Scheduler]] = {kind.name: kind for kind in registered("schedulers")}
-    return own | {name: point.load() for name, point in others(GROUP).items() if name not in own}
+    return own | {name: brought(point) for name, point in others(GROUP).items() if name not in own}
+
+
+def brought(point: EntryPoint) -> type[Scheduler]:
+    """Return the scheduler that another package brings, or say what is wrong with that package."""
+    try:
+        kind = point.load()
+    except (ImportError, AttributeError) as e:
+        what = f"cannot be loaded: {e}"
+    else:
+        if isinstance(kind, type) and issubclass(kind, Scheduler) and kind.name == point.name:
+            return kind
+        what = f"is no Scheduler with the name `{point.name}`"
+    msg = f"the entry point `{point.name} = {point.value}` of an installed package {what}"
+    raise PolicyError(msg, hint="mend or remove that package; docs/contribute/scheduler.md says what it needs")
 
 
 def kind_of(values: Mapping[str, Any]) -> str:
