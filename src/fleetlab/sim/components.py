@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetlab.sim.layout import Ints, Records, writable
+from fleetlab.sim.layout import Ints, Records, cut, writable
 from fleetlab.sim.schedule import Schedule
 from fleetlab.sim.world import World
 
@@ -80,7 +80,7 @@ def _part(world: World, classes: int, masks: Ints) -> WorldPart:
     jobs = np.flatnonzero(masks & classes)
     nodes = np.flatnonzero(world.nodes.node_class & classes)
     instances = world.instances[jobs]
-    places = np.repeat(world.first[jobs] - np.cumsum(instances) + instances, instances) + np.arange(instances.sum())
+    places = cut(world.first[jobs], instances)
     shapes, shape = np.unique(world.shape[jobs], return_inverse=True)
     kinds, kind = np.unique(world.kind[jobs], return_inverse=True)
     node_table, gpu_table = _nodes(world, nodes, classes)
@@ -107,7 +107,7 @@ def _nodes(world: World, nodes: Ints, classes: int) -> tuple[Records, Records]:
     """The tables of some nodes and their GPUs, numbered anew."""
     part = writable(world.nodes[nodes])
     count = part.end_gpu - part.first_gpu
-    gpus = writable(world.gpus[np.repeat(part.first_gpu - np.cumsum(count) + count, count) + np.arange(count.sum())])
+    gpus = writable(world.gpus[cut(part.first_gpu, count)])
     gpus.node = np.repeat(np.arange(len(nodes)), count)
     part.end_gpu, part.first_gpu, part.number = np.cumsum(count), np.cumsum(count) - count, np.arange(len(nodes))
     part.node_class = _renumbered(part.node_class, classes)

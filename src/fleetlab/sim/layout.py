@@ -64,6 +64,22 @@ def writable(array: Any) -> Any:  # noqa: ANN401
     return np.array(array, order="C", subok=True)
 
 
+def copied(tables: Any) -> Any:  # noqa: ANN401
+    """Copy tables of tables, so that a run may write to them."""
+    if isinstance(tables, tuple):
+        return type(tables)(*(copied(one) for one in tables))
+    return tables.copy() if isinstance(tables, np.ndarray | np.void) else tables
+
+
+def cut(first: Ints, count: Ints) -> Ints:
+    """Return the places of parts that begin there and are so long, one part after the other.
+
+    >>> cut(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    return np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+
+
 # What one instance of a job requests: a *shape*. Jobs with the same demand share one.
 SHAPE = record(
     f"{' '.join(AMOUNTS)} milli gpus gpu_memory types per_node app distinct exclusive request", overlay="amounts"

@@ -44,6 +44,15 @@ class RunningJobs(NamedTuple):
     gpus: Ints  # there, as bits counted from the node's first
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """The world that the jobs of another were taken from, and what schedulers make of it once for all of these."""
+
+    world: World
+    rows: Ints
+    made: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Who wants what (one entry a job that can run, in order of arrival), and what there is."""
@@ -83,6 +92,7 @@ class World:
     latency: Floats  # on the tick: the part of its runtime in which it starts up and still waits
     unseen: Floats  # on the tick: the part of its runtime after its end, until the scheduler looks again
     running: RunningJobs | None = None  # None: nothing runs when a simulation begins
+    origin: Origin | None = None  # None: it was made of a workload
 
     def leaving_out(self, refused: Ints) -> World:
         """Return it without the jobs that a scheduler refused: each with the number of its reason, 0: taken."""

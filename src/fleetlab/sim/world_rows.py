@@ -7,12 +7,13 @@ same in all worlds of one set of jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fleetlab.sim import layout
 from fleetlab.sim.layout import Floats, Ints
-from fleetlab.sim.world import World
+from fleetlab.sim.world import Origin, World
 
 SAME = ("learner", "shape", "gpu_milli", "kind", "user", "priority", "queue", "of_types", "requested")
 
@@ -28,10 +29,13 @@ class Times:
     latency: Floats  # of its start-up, before it runs
 
 
-def take(world: World, rows: Ints, times: Times, *, frame: bool) -> tuple[World, Ints]:
+def take(
+    world: World, rows: Ints, times: Times, *, frame: bool, made: dict[str, Any] | None = None
+) -> tuple[World, Ints]:
     """Return a world of these rows in order of arrival, and where each of them is in it.
 
-    `frame` keeps all columns of the jobs, which Slurm's loop and queues need.
+    `frame` keeps all columns of the jobs, which queues and rules of a user's own need. In `made` schedulers keep what
+    they make of the jobs of `world`, for others that are taken from it.
     """
     order = np.argsort(times.look, kind="stable")
     place = np.empty(len(rows), dtype=np.int64)
@@ -46,7 +50,8 @@ def take(world: World, rows: Ints, times: Times, *, frame: bool) -> tuple[World,
         submit=look, submitted=_on_tick(times.submitted[order]), eligible=look,
         runtime=runtime, to_end=runtime, estimate=_on_tick((times.estimate + times.latency)[order]),
         instances=instances, first=np.append(0, np.cumsum(instances)),
-        latency=_on_tick(times.latency[order]), unseen=np.zeros(len(rows)), **columns,
+        latency=_on_tick(times.latency[order]), unseen=np.zeros(len(rows)),
+        origin=None if made is None else Origin(world, mine, made), **columns,
     )  # fmt: skip
     return part, place
 

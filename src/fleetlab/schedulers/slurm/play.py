@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from fleetlab.core import Cluster, PolicyError, Progress
 from fleetlab.core.events import Elastic, Event, Spot
 from fleetlab.core.queues import DAY
 from fleetlab.schedulers.slurm import state
+from fleetlab.schedulers.slurm.accounting import Accounting
 from fleetlab.schedulers.slurm.config import Partition
 from fleetlab.schedulers.slurm.config import Slurm as Site
 from fleetlab.schedulers.slurm.cores import MILLI, WORD
@@ -36,6 +37,7 @@ from fleetlab.schedulers.slurm.rule_tables import (
     reservation_table,
     reserved_nodes,
     rules_of,
+    take_accounts,
     weights,
 )
 from fleetlab.schedulers.slurm.runs import RUN
@@ -43,7 +45,7 @@ from fleetlab.schedulers.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
 from fleetlab.sim.layout import RUNNING as RUNS
-from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Records, table
+from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Records, copied, cut, table
 from fleetlab.sim.ledger.rules import Looks
 from fleetlab.sim.schedule import Schedule, Segments, Up
 from fleetlab.sim.world import World
@@ -56,6 +58,8 @@ BEAT = 1.002  # s between two moments at which the main loop may look: it sleeps
 PER_JOB = 0.0008  # s that a cycle of backfill takes for a job: the next one begins so much later in its second
 LOOKS = 20_000  # of the compiled loop between two reports of progress
 ALL = "all"  # the partition of a cluster that names none
+NO_OUTAGES = Outages(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+KINDS = get_type_hints(Settings)
 DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition without one: a year, as Slurm counts
 
 
@@ -68,11 +72,12 @@ def play(
 
     `draws` is how many orders within a second are played, of which the typical one is returned (default: by the jobs).
     """
-    parts, outages = partitions_of(site, cluster), _outages(world, events, cluster, seed)
+    outages = _outages(world, events, cluster, seed)
+    idle, accounts = _before(world, site, cluster, outages)
 
     def once(draw: int) -> Slurm:
         """Play one order of what happened within the same second."""
-        s = tables(world, site, cluster, parts, outages)
+        s, acct = copied(idle), copied(accounts)
         _place(s, world)
         within = Draw.of(s.jobs, seed, draw)
         s.clock.epoch = math.floor(epoch or 0.0)
@@ -81,7 +86,6 @@ def play(
         s.jobs.begin = np.maximum(s.jobs.begin, s.jobs.submit)
         s.jobs.overhead = within.overhead
         settings = settings_of(site, until)._replace(main_phase=within.main, check_phase=within.check)
-        acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
         order, gang_start = np.argsort(s.jobs.submit, kind="stable"), np.zeros(len(s.jobs))
         while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
             if progress is not None:
@@ -91,7 +95,6 @@ def play(
     count = draws or max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
     runs = [once(draw) for draw in range(count)]
     found = runs[_typical([s.jobs.start for s in runs])]
-    accounts = accounting_of(world, replace(site, partitions=tuple(parts)), found, cluster)
     return replace(
         played(world, found, until, outages if events else None),
         rules=rules_of(found, accounts, site.epilog), backfill="conservative" if site.backfill.on else "none",
@@ -194,8 +197,7 @@ def settings_of(site: Site, until: float | None) -> Settings:
         until=math.inf if until is None else float(until), main_phase=0.5, beat=BEAT, per_job=PER_JOB,
     )  # fmt: skip
     # Compiled code has one type for each: a file may give 3 or 3.0.
-    kinds = get_type_hints(Settings)
-    return Settings(*(kinds[name](value) for name, value in values._asdict().items()))
+    return Settings(*(KINDS[name](value) for name, value in values._asdict().items()))
 
 
 def _reorders(site: Site) -> int:
@@ -213,12 +215,61 @@ def partitions_of(site: Site, cluster: Cluster) -> list[Partition]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
+def _before(world: World, site: Site, cluster: Cluster, outages: Outages) -> tuple[Slurm, Accounting]:
+    """Return the tables and accounts of an idle cluster; for jobs taken from another world, by rows of those of it."""
+    origin = world.origin
+    if origin is None or len(outages.time) or site.reservations:
+        parts = partitions_of(site, cluster)
+        s = tables(world, site, cluster, parts, outages)
+        return s, accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
+    if "slurm" not in origin.made:
+        origin.made["slurm"] = _before(origin.world, site, cluster, outages)
+    every, accounts = origin.made["slurm"]
+    s = take(every, origin.rows, world, site)
+    return s, take_accounts(accounts, origin.rows, every, s, site)
+
+
+def take(every: Slurm, rows: Ints, world: World, site: Site) -> Slurm:
+    """Return the tables of some jobs of others, each as often as wanted, with the times of a world of these alone."""
+    jobs = every.jobs[rows]
+    entries, links = cut(jobs.first_partition, jobs.partitions), cut(jobs.first_parent, jobs.parents)
+    place = np.full(len(every.jobs) + 1, -1, dtype=np.int64)  # the last is of no job
+    place[rows] = np.arange(len(rows))
+    jobs.number = np.argsort(np.argsort(jobs.number, kind="stable"), kind="stable")
+    jobs.first_partition, jobs.first_parent = (np.cumsum(n) - n for n in (jobs.partitions, jobs.parents))
+    jobs.first_slot, jobs.runtime = world.first[:-1], np.ceil(world.to_end)
+    jobs.submit, jobs.begin = np.ceil(world.submitted), np.ceil(np.maximum(world.eligible, world.submitted))
+    gangs = _members(jobs.gang)
+    return every._replace(
+        jobs=jobs, partition_of=every.partition_of[entries], entry_open=every.entry_open[entries],
+        parent_of=place[every.parent_of[links]], rule_of=every.rule_of[links], delay_of=every.delay_of[links],
+        gang_first=gangs[0], gang_jobs=gangs[1],
+        **_sized(jobs, len(entries), int(world.first[-1]), every.slot_cores.shape[1], NO_OUTAGES, site),
+    )  # fmt: skip
+
+
+def _sized(jobs: Records, entries: int, slots: int, words: int, outages: Outages, site: Site) -> dict[str, Any]:
+    """Return the tables that are empty before the first submission, and as long as there are jobs."""
+    count = len(jobs)
+    times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
+    again = site.preempt != "none" or len(outages.time) > 0
+    empty = {name: _ints(count) for name in ("pending", "running", "turns", "by_end", "victims", "victim_nodes")}
+    empty |= {name: _ints(slots) for name in ("slot_node", "slot_count", "slot_gpus")}
+    empty |= {name: _ints(entries) for name in ("queue_job", "queue_part")}
+    return empty | {
+        "slot_cores": _ints(slots if words else 0, words),
+        "queue_priority": np.zeros(entries), "entry_priority": np.zeros(entries),
+        "event_keys": np.zeros(times * (2 * count + slots) + 64), "events": _ints(times * (2 * count + slots) + 64),
+        "runs": table(times * count if again else 0, RUN), "entries": _ints(times * slots if again else 0, 2),
+    }  # fmt: skip
+
+
 def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], outages: Outages | None = None) -> Slurm:
     """Make the tables of an idle cluster, before the first submission."""
     jobs, named = _jobs(world, site, parts)
-    count, nodes, slots = len(jobs), len(world.nodes), int(world.first[-1])
+    nodes, slots = len(world.nodes), int(world.first[-1])
     parents, rules, delays = _parents(world)
-    gangs = _members(world.frame["gang"])
+    gangs = _members(jobs.gang)
     arrays = int(jobs.array.max(initial=-1)) + 1
     cpu, memory = (np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory"))
     rows = _rows(parts, site)
@@ -228,9 +279,7 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
     allowed, jobs["request"] = _allowed(world)
     jobs["shape_id"], shapes = _shapes(jobs)
     inside, reserved = _in_partition(cluster, parts), reserved_nodes(kept, cluster)
-    outages = outages or Outages(np.zeros(0), _ints(0), _ints(0))
-    times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
-    again = site.preempt != "none" or len(outages.time) > 0
+    outages = outages or NO_OUTAGES
     return Slurm(
         clock=table(1, state.CLOCK, last_main=-1e9, last_full=-1e9, last_backfill=-1e9, slice_at=-1e9,
                     suspends=int(suspends(site)))[0],
@@ -245,21 +294,14 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         reservations=reservation_table(kept, site), reserved=reserved, reserved_set=pack(reserved),
         of_user=_ints(len(parts), int(jobs.user.max(initial=0)) + 1),
         array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
-        pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
-        slot_gpus=_ints(slots), slot_cores=_ints(slots if words else 0, words), row_part=rows,
-        first_row=np.searchsorted(rows, np.arange(len(parts) + 1)), skip_row=_ints(len(rows)),
+        row_part=rows, first_row=np.searchsorted(rows, np.arange(len(parts) + 1)), skip_row=_ints(len(rows)),
         open_bits=_ints(nodes, words), open_cpu=_ints(nodes), joinable=_ints(nodes), active=_ints(nodes),
-        turns=_ints(count), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
-        share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
-        queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
-        by_end=_ints(count), event_keys=np.zeros(times * (2 * count + slots) + 64),
-        events=_ints(times * (2 * count + slots) + 64), preempts=preempts(site), qos_mode=modes(site),
-        qos_rank=ranks(site), qos_weight=weights(site), qos_grace=grace_times(site),
-        qos_exempt=exempt_times(site),
+        gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
+        share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7),
+        preempts=preempts(site), qos_mode=modes(site), qos_rank=ranks(site), qos_weight=weights(site),
+        qos_grace=grace_times(site), qos_exempt=exempt_times(site),
         outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
-        victims=_ints(count), victim_nodes=_ints(count), target=_ints(nodes),
-        runs=table(times * count if again else 0, RUN),
-        entries=_ints(times * slots if again else 0, 2),
+        target=_ints(nodes), **_sized(jobs, len(named), slots, words, outages, site),
     )  # fmt: skip
 
 
@@ -333,8 +375,7 @@ def _parents(world: World) -> tuple[Ints, Ints, Floats]:
     return parents, rules, np.array([60.0 * int(minutes or 0) for _, _, minutes in words])
 
 
-def _members(column: pl.Series) -> tuple[Ints, Ints]:
-    codes = _codes(column)
+def _members(codes: Ints) -> tuple[Ints, Ints]:
     rows = np.flatnonzero(codes >= 0)
     rows = rows[np.argsort(codes[rows], kind="stable")]
     count = np.bincount(codes[rows], minlength=0) if len(rows) else np.zeros(0, dtype=np.int64)

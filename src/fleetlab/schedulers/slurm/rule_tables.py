@@ -19,10 +19,12 @@ from fleetlab.schedulers.slurm.priority import FIRST_BASIC, priority_rules
 from fleetlab.schedulers.slurm.state import Slurm
 from fleetlab.schedulers.slurm.usage import billing_rules, new_usage, usage_rules
 from fleetlab.sim.associations import associations_of, places, usage_of
-from fleetlab.sim.layout import Floats, Ints, Records, table
+from fleetlab.sim.layout import Floats, Ints, Records, cut, table
 from fleetlab.sim.ledger.rules import SiteRules
 from fleetlab.sim.limits import TYPES
 from fleetlab.sim.world import World
+
+OF_JOBS = ("amounts", "cpus", "nodes", "association", "qos_row", "factor", "rate")  # columns of `Accounting`
 
 # -- the accounts of a site, as its loops take them: limits, usage and priorities --------------------------------------
 
@@ -53,6 +55,15 @@ def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accou
         qos_row=np.where(qos >= 0, qos + len(associations.parent), -1), factor=factor[qos],
         rate=np.full(len(s.jobs), -1.0),
     )  # fmt: skip
+
+
+def take_accounts(every: Accounting, rows: Ints, tables: Slurm, s: Slurm, site: Site) -> Accounting:
+    """Return the accounts of some jobs of those that `tables` has, in the order of `s`."""
+    jobs, groups = tables.jobs[rows], every.groups
+    profile = groups.profile[cut(jobs.first_partition, jobs.partitions)]
+    own = {name: getattr(every, name)[rows] for name in OF_JOBS}
+    groups = groups._replace(profile=profile, minutes=groups.minutes[rows], requests=groups.requests[rows])
+    return every._replace(groups=groups, pass_at=_passes(site, s), **own)
 
 
 def _passes(site: Site, s: Slurm) -> Floats:
@@ -213,7 +224,7 @@ def _amounts(s: Slurm, accounts: Accounting) -> Floats:
     started = np.flatnonzero(~np.isnan(s.jobs.start))
     slots = s.jobs.slots[started]
     job = np.repeat(started, slots)
-    slot = np.repeat(s.jobs.first_slot[started] - np.cumsum(slots) + slots, slots) + np.arange(len(job))
+    slot = cut(s.jobs.first_slot[started], slots)
     kind = of_type[s.slot_node[slot]]
     named = kind >= 0
     np.add.at(amounts, (job[named], kind[named]), (s.slot_count[slot] * s.jobs.gpus[job])[named])

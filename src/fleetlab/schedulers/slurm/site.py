@@ -43,9 +43,10 @@ def simulate(site: Slurm, s: Scenario, world: World, progress: Progress | None, 
     from fleetlab.schedulers.slurm.play import play
     from fleetlab.sim.jit import compile_notice
 
+    log = s.workload if s.window else s.trace.workload  # whose run times may have to be drawn, or not
     with compile_notice():
         return play(
-            world, site, s.cluster, events=s.node_events, seed=s.seed, epoch=s.workload.epoch, until=s.until,
+            world, site, s.cluster, events=s.node_events, seed=s.seed, epoch=log.epoch, until=s.until,
             progress=progress, draws=draws,
         )  # fmt: skip
 

@@ -7,7 +7,8 @@ largest first. What waits is looked at from second 0 on, in the order in which i
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -181,6 +182,7 @@ class ReplayStage:
     running: Running | None  # None: what runs is placed before second 0 in each replay
     coming: dict[int, tuple[Ints, Floats]]  # by replay: numbers of jobs, and when they come
     rows: Ints  # of the history, that wait
+    made: dict[str, Any] = field(default_factory=dict)  # what the scheduler makes of the jobs of `world`
 
     @classmethod
     def of(cls, setup: ReplaySetup, places: RunningJobs, horizon: float, replays: Ints) -> ReplayStage:
@@ -246,7 +248,7 @@ class ReplayStage:
             np.append(jobs.submitted[old], after), np.append(jobs.look[old], after), runtime,
             np.where(np.isnan(estimate), runtime, estimate), self.latency[every],
         )  # fmt: skip
-        world, place = take(self.world, self.where[every], times, frame=self._needs_frame)
+        world, place = take(self.world, self.where[every], times, frame=self._needs_frame, made=self.made)
         places = np.full(state, -1, dtype=np.int64)
         places[old] = place[: len(old)]
         last_job = -1 if last is None else int(places[jobs.running + last])

@@ -22,7 +22,7 @@ from fleetlab.core.resample import Ints, ahead
 from fleetlab.core.schedulers import Feature
 from fleetlab.core.workload import numbered
 from fleetlab.sim import SimResult
-from fleetlab.sim.layout import MAX_TYPES
+from fleetlab.sim.layout import MAX_TYPES, cut
 from fleetlab.sim.world import World, world
 
 # -- what is known at an instant ---------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def running_jobs(setup: ReplaySetup) -> RunningJobs:
     rows = snapshot.running[np.argsort(history.start[snapshot.running], kind="stable")]
     first, node, gpus = history.places
     count = history.frame["instances"].cast(pl.Int64).to_numpy()[rows]
-    at = np.repeat(first[rows] - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+    at = cut(first[rows], count)
     return RunningJobs(rows, node[at], gpus[at])
 
 
