@@ -29,12 +29,7 @@ from fleetlab.studies.sweep.plan import SweepPlan
 
 BUILD = Path("build/bench/sweep")
 KILLS = 10
-SMALL = {
-    "trace": "trace",
-    "seeds": 25,
-    "load": [0.8, 1.0],
-    "order": ["fifo", "sjf", "smallest", "largest"],
-}
+SMALL = {"trace": "trace", "seeds": 25, "load": [0.8, 1.0], "order": ["fifo", "sjf", "smallest", "largest"]}
 NODES = """
 [[node]]
 count = 24

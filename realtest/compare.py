@@ -76,10 +76,7 @@ def _names(trace: Trace) -> pl.DataFrame:
 def _run(folder: Path, jobs: pl.DataFrame) -> Run:
     """Make a run of a table with a row for each time that a job ran."""
     order = submission_order(folder)
-    label = {
-        "partition": pl.col("partitions").list.join(","),
-        "account": pl.coalesce("queue", "group").cast(pl.String),
-    }
+    label = {"partition": pl.col("partitions").list.join(","), "account": pl.coalesce("queue", "group").cast(pl.String)}
     rows = jobs.drop_nulls("start").sort("start").with_columns(**label)
     first = rows.unique("name", keep="first", maintain_order=True)
     keys = [order.key(name.rpartition("/")[2]) for name in first["name"]]

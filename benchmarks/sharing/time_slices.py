@@ -79,16 +79,7 @@ def _quantiles(ms: NDArray[np.float64]) -> list[float]:
 
 def _run_watchers(n: int, *, seconds: float, device: str, env: dict[str, str]) -> list[Gaps]:
     at = time.time() + (8 if device == "cuda" else 1.5)  # until all have opened the GPU
-    words = [
-        sys.executable,
-        __file__,
-        "--watch",
-        f"{at}",
-        "--seconds",
-        f"{seconds}",
-        "--device",
-        device,
-    ]
+    words = [sys.executable, __file__, "--watch", f"{at}", "--seconds", f"{seconds}", "--device", device]
     surroundings = os.environ | python_path() | env
     started = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=surroundings) for _ in range(n)]
     try:

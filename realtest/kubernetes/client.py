@@ -66,10 +66,7 @@ class Client:
 
     async def _ask(self, verb: str, path: str, what: Object | None = None, kind: str = "application/json") -> Object:
         body = None if what is None else json.dumps(what)
-        async with (
-            self._free,
-            self._session.request(verb, path, data=body, headers={"Content-Type": kind}) as answer,
-        ):
+        async with self._free, self._session.request(verb, path, data=body, headers={"Content-Type": kind}) as answer:
             given = await answer.json()
             if answer.status >= 400 and answer.status not in (404, 409):
                 msg = f"{verb} {path}: {answer.status} {given.get('message')}"

@@ -67,13 +67,7 @@ def test_jobs_are_named_by_numbers_without_separators():
 
 @pytest.mark.parametrize(
     ("value", "unit", "said"),
-    [
-        (-90.0, "s", "−90 s"),
-        (math.inf, "s", "∞"),
-        (math.nan, "s", "–"),
-        (True, "", "yes"),
-        (0.125, "share", "12.5 %"),
-    ],
+    [(-90.0, "s", "−90 s"), (math.inf, "s", "∞"), (math.nan, "s", "–"), (True, "", "yes"), (0.125, "share", "12.5 %")],
 )
 def test_a_value_is_said(value, unit, said):
     assert text_of(value, unit) == said

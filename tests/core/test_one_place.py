@@ -17,20 +17,8 @@ SHARED |= {"cpu", "memory", "gpu", "gpu_type", "gpu_memory", "rdma", "disk", "ma
 SHARED |= {"quota", "reservation", "scheduler", "partition", "limit"}
 
 # Where a name is computed: its own file. Studies of one published result name what that result is about.
-PLACEMENT_FILES = {
-    "sim/codes.py",
-    "sim/packing.py",
-    "studies/validate/",
-    "reproduce/",
-    "studies/autoscale/",
-}
-ORDER_FILES = {
-    "sim/codes.py",
-    "sim/orders.py",
-    "sim/simulate.py",
-    "studies/validate/",
-    "studies/tune/terms.py",
-}
+PLACEMENT_FILES = {"sim/codes.py", "sim/packing.py", "studies/validate/", "reproduce/", "studies/autoscale/"}
+ORDER_FILES = {"sim/codes.py", "sim/orders.py", "sim/simulate.py", "studies/validate/", "studies/tune/terms.py"}
 ORDER_FILES |= {"web/advice.py", "studies/compare/", "studies/diagnose/"}
 REASON_FILES = {"sim/codes.py", "schedulers/slurm/site.py", "studies/diagnose/", "web/advice.py"}
 REASON_FILES |= {"schedulers/slurm/reader/conf_keys.py"}  # some are called as the parameter that they come from

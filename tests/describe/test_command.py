@@ -53,10 +53,7 @@ def test_json_has_figures_and_distances(saved, capsys):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (["--only", "arrival"], "did you mean arrivals?"),
-        (["--against", "nowhere"], "no saved trace in: nowhere"),
-    ],
+    [(["--only", "arrival"], "did you mean arrivals?"), (["--against", "nowhere"], "no saved trace in: nowhere")],
 )
 def test_a_mistake_ends_in_an_error_and_a_hint(saved, capsys, words, said):
     status, _, err = run(capsys, saved / "one", *words)

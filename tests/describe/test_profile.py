@@ -101,12 +101,7 @@ POOR = {
     "one job that ran": {"submit": [0.0], "start": [0.0], "runtime": [1.0], "gpu_milli": [500], "user": ["a"]},
     "no times": {"submit": [0.0] * 300, "gpu_milli": [500] * 300, "cpu_milli": [1] * 300},
     "no GPUs": {"submit": [0.0, 9e5], "runtime": [5.0, 6.0], "cpu_milli": [1000, 0]},
-    "no runtime above 0": {
-        "submit": [0.0, 4000.0],
-        "start": [0.0, 4000.0],
-        "runtime": [0.0, 0.0],
-        "gpu_milli": [1, 1],
-    },
+    "no runtime above 0": {"submit": [0.0, 4000.0], "start": [0.0, 4000.0], "runtime": [0.0, 0.0], "gpu_milli": [1, 1]},
     "nobody started": {"submit": [0.0, 1.0], "status": ["waiting", "waiting"], "gpu_milli": [8000, 0]},
     "started as they came": {"submit": [0.0, 9.0], "start": [0.0, 9.0], "runtime": [3.0, 4.0]},
     "all run": {"submit": [0.0, 1.0], "start": [0.0, 1.0], "status": ["running", "running"]},

@@ -101,12 +101,7 @@ def test_a_log_without_starts_lives_from_submission():
 
 def test_busiest_is_when_all_resources_together_are_nearest_their_peaks():
     # At 0: all CPU, half the GPU (1.5). At 10: half the CPU, all the GPU (1.5). At 5 both are held (2).
-    log = trace(
-        submit=[0.0, 5.0, 10.0],
-        runtime=[6.0, 20.0, 20.0],
-        cpu_milli=[100, 50, 0],
-        gpu_milli=[0, 2000, 1000],
-    )
+    log = trace(submit=[0.0, 5.0, 10.0], runtime=[6.0, 20.0, 20.0], cpu_milli=[100, 50, 0], gpu_milli=[0, 2000, 1000])
     assert sorted(alive(log).frame["cpu_milli"]) == [50, 100]
     assert alive(log).source == "log at 5 s"
 

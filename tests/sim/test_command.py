@@ -136,10 +136,7 @@ def test_events_come_from_a_file(capsys, trace, tmp_path):
         (["--sharing", "mpz"], "no sharing mode by that name: `mpz`; did you mean mps?"),
         (["--order", "nowhere:mine"], "no module by that name: `nowhere`"),
         (["--events", "none.toml"], "cannot read the events file: none.toml"),
-        (
-            ["--speed", "profile.json"],
-            "a speed profile has no effect with sharing `fractional`",
-        ),
+        (["--speed", "profile.json"], "a speed profile has no effect with sharing `fractional`"),
         (["--speed", "profile.json", "--sharing", "mps"], "profile.json"),
         (["--quota", "-1"], "a quota is a number from 0 to"),
         (["--preemption", "--backfill", "easy"], "preemption cannot be combined with backfill easy"),

@@ -54,12 +54,7 @@ def test_fgd_puts_the_paper_s_jobs_where_the_paper_does(share, gpu):
 @pytest.mark.parametrize(
     ("usual", "gpu", "cpu", "lost"),
     [
-        (
-            {"milli": 1000, "gpus": 2},
-            (1000, 1000, 400),
-            8000,
-            400,
-        ),  # whole GPUs cannot use the rest of a shared one
+        ({"milli": 1000, "gpus": 2}, (1000, 1000, 400), 8000, 400),  # whole GPUs cannot use the rest of a shared one
         ({"milli": 1000, "gpus": 3}, (1000, 1000, 400), 8000, 2400),  # too few idle: all that is free is lost to it
         ({"milli": 500, "gpus": 1}, (400, 600), 8000, 400),
         ({"milli": 500, "gpus": 1}, (400, 600), 100, 1000),  # no CPU left

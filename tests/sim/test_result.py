@@ -298,12 +298,7 @@ def test_jain_is_one_when_all_fare_alike_and_one_nth_when_one_has_all():
 
 def test_fairness_is_over_users_and_not_over_jobs():
     found = made(
-        {
-            "submit": [0.0, 0.0, 0.0],
-            "runtime": [10.0, 10.0, 10.0],
-            "gpu_milli": [1000] * 3,
-            "user": ["u", "v", "v"],
-        },
+        {"submit": [0.0, 0.0, 0.0], "runtime": [10.0, 10.0, 10.0], "gpu_milli": [1000] * 3, "user": ["u", "v", "v"]},
         Cluster.uniform(1, 1),
     )
     assert metric(found, "Jain index of users' mean bounded slowdown").value == pytest.approx(jain([1.0, 2.5]))
@@ -472,11 +467,7 @@ def test_few_values_have_no_interval():
 
 def test_the_same_jobs_under_two_policies_are_compared_in_pairs():
     rng = np.random.default_rng(5)
-    jobs = {
-        "submit": np.linspace(0, 4000, 400),
-        "runtime": rng.exponential(9.0, 400),
-        "gpu_milli": [1000] * 400,
-    }
+    jobs = {"submit": np.linspace(0, 4000, 400), "runtime": rng.exponential(9.0, 400), "gpu_milli": [1000] * 400}
     few, many = (made(jobs, Cluster.uniform(n, 1)).replicates["mean wait"] for n in (1, 2))
     change = paired_difference(few, many)
     assert change.interval().high < 0

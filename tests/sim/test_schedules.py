@@ -69,12 +69,7 @@ CASES = {
     "las/greedy preemption": (SMALL, {"order": "las", "preemption": True}),
     "las/none preemption": (
         SMALL,
-        {
-            "order": "las",
-            "preemption": True,
-            "backfill": "none",
-            "recovery": Recovery(every=300, save=5, restart=20),
-        },
+        {"order": "las", "preemption": True, "backfill": "none", "recovery": Recovery(every=300, save=5, restart=20)},
     ),
     "srpt/greedy": (SMALL, {"order": "srpt"}),
     "server_filling/greedy": (SMALL, {"order": "server_filling"}),

@@ -16,17 +16,7 @@ from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.core.data import open_trace
 from fleetlab.traces.synthesize import pairing, synthesize, wait_sampling
 from fleetlab.traces.synthesize.groups import deal, group_sizes
-from fleetlab.traces.synthesize.joint_law import (
-    FULL,
-    LAWS,
-    TYPES,
-    Target,
-    at_quantiles,
-    fit,
-    grid,
-    multipliers,
-    ranked,
-)
+from fleetlab.traces.synthesize.joint_law import FULL, LAWS, TYPES, Target, at_quantiles, fit, grid, multipliers, ranked
 from fleetlab.traces.synthesize.pairing import Margins, PairConstraint, paired, tilt
 from fleetlab.traces.synthesize.requests import CPU_RUN_TIME, RUN_TIME, shapes
 from fleetlab.traces.synthesize.run_times import held_a_job, run_times

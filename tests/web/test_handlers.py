@@ -190,9 +190,7 @@ VALUES = st.text(max_size=12) | st.sampled_from(
     ["builtin:2000:0", "sjf", "1.2", "T4 3", "folder:small", "nan", "-1", "1e999"]
 )
 WORDS = st.dictionaries(
-    st.sampled_from(["v", "trace", "order", "load", "nodes", "events", "base", "keep", "x"]),
-    VALUES,
-    max_size=4,
+    st.sampled_from(["v", "trace", "order", "load", "nodes", "events", "base", "keep", "x"]), VALUES, max_size=4
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),

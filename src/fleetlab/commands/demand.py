@@ -141,13 +141,6 @@ def autoscale(
     with screen.progress("replays") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.autoscale(
-            scenario,
-            wait=wait,
-            risk=risk,
-            every=every,
-            boot=boot,
-            learn=learn,
-            models=split(models),
-            progress=bar,
+            scenario, wait=wait, risk=risk, every=every, boot=boot, learn=learn, models=split(models), progress=bar
         )
     screen.show(result, json=json, only=("all kinds", "policies", "differences"))

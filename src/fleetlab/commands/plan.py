@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from fleetlab.studies.plan_ahead import PlanAhead
 
 DemandWords = Annotated[
-    str,
-    Parameter(help="A TOML or CSV file of requests and counts, or a trace: the folder of one, or `builtin`."),
+    str, Parameter(help="A TOML or CSV file of requests and counts, or a trace: the folder of one, or `builtin`.")
 ]
 
 FORECAST = Group("Forecast", sort_key=1)

@@ -181,8 +181,7 @@ def check(
 
 @app.command(
     help_epilogue=examples(
-        "fleetlab pack my-trace --placements fgd,best_fit,random --seeds 42-51",
-        "fleetlab pack builtin:20000 --json",
+        "fleetlab pack my-trace --placements fgd,best_fit,random --seeds 42-51", "fleetlab pack builtin:20000 --json"
     )
 )
 def pack(

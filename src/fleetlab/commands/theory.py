@@ -57,10 +57,7 @@ def solve(
 
 
 @app.command(
-    help_epilogue=examples(
-        "fleetlab model builtin:20000",
-        "fleetlab model my-trace --cluster bigger.toml --json",
-    )
+    help_epilogue=examples("fleetlab model builtin:20000", "fleetlab model my-trace --cluster bigger.toml --json")
 )
 def model(
     trace: TraceName,
@@ -80,9 +77,7 @@ def model(
 
 @app.command(
     help_epilogue=examples(
-        "fleetlab validate",
-        "fleetlab validate --seed 1",
-        "fleetlab validate --only schedules,means --json",
+        "fleetlab validate", "fleetlab validate --seed 1", "fleetlab validate --only schedules,means --json"
     )
 )
 @of_verb("studies/validate/validation.py")
@@ -104,8 +99,7 @@ def validate(*, only: str = "", seed: Seed = 0, json: Json = False) -> None:
 
 @app.command(
     help_epilogue=examples(
-        "fleetlab audit my-trace",
-        "fleetlab audit my-trace --cluster nodes.toml --backfill none --json",
+        "fleetlab audit my-trace", "fleetlab audit my-trace --cluster nodes.toml --backfill none --json"
     )
 )
 def audit(trace: TraceName, *, options: ScenarioOptions = DEFAULTS, json: Json = False) -> None:

@@ -119,11 +119,7 @@ def collect(
     source.collect(out, CollectOptions(since, until, sacct_json, context, scheduler_config), _say)
 
 
-@app.command(
-    help_epilogue=examples(
-        "fleetlab synthesize pai2020 --jobs 100000 --seed 1 --out my-trace",
-    )
-)
+@app.command(help_epilogue=examples("fleetlab synthesize pai2020 --jobs 100000 --seed 1 --out my-trace"))
 @of_verb("traces/synthesize/synthesize.py")
 def synthesize(
     name: str = "pai2020",

@@ -95,7 +95,6 @@ class Framed:
         >>> import fleetlab
         >>> fleetlab.Cluster.uniform(2, 8).to_polars().select("node", "gpus").rows()
         [('node-0', 8), ('node-1', 8)]
-
         """
         return self.frame
 
@@ -117,6 +116,5 @@ class Framed:
         >>> import fleetlab
         >>> len(fleetlab.Cluster.uniform(2, 8).to_pandas())
         2
-
         """
         return as_pandas(self.frame)

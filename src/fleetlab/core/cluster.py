@@ -55,7 +55,6 @@ class Cluster(Framed):
     --------
     >>> Cluster.uniform(2, 8).with_nodes("GPU +1")
     <Cluster 3 nodes, 24 GPUs, uniform, nodes GPU +1>
-
     """
 
     frame: pl.DataFrame
@@ -86,7 +85,6 @@ class Cluster(Framed):
         --------
         >>> Cluster.of(pl.DataFrame({"node": ["a", "b"], "gpu_type": "T4", "gpus": [2, 4]}), source="by hand")
         <Cluster 2 nodes, 6 GPUs, by hand>
-
         """
         if unknown := [c for c in frame.columns if c not in SCHEMA]:
             msg = f"{source}: no such column in a cluster: {unknown}"
@@ -144,7 +142,6 @@ class Cluster(Framed):
         --------
         >>> Cluster.uniform(2, 8)
         <Cluster 2 nodes, 16 GPUs, uniform>
-
         """
         row = {"gpu_type": gpu_type if gpus else None, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib if gpus else 0}
         row |= {"cpu_milli": cpu_milli, "memory_mib": memory_mib, **amounts}
@@ -180,7 +177,6 @@ class Cluster(Framed):
         ...     _ = file.write_text('[[node]]\ncount = 4\ngpu_type = "T4"\ngpus = 2\n')
         ...     Cluster.from_toml(file)
         <Cluster 4 nodes, 8 GPUs, nodes.toml>
-
         """
         path = Path(path)
         hint = "[[node]] on a line, then count = 40, gpus = 8 and so on"
@@ -213,7 +209,6 @@ class Cluster(Framed):
         --------
         >>> Cluster.uniform(2, 8, gpu_type="T4").by_type().select("gpu_type", "nodes", "gpus").rows()
         [('T4', 2, 16)]
-
         """
         amounts = [pl.col(c).cast(pl.Int64).sum() for c in ("gpus", "cpu_milli", "memory_mib")]
         counted = self.frame.group_by("gpu_type").agg(pl.len().alias("nodes"), *amounts)
@@ -250,7 +245,6 @@ class Cluster(Framed):
         --------
         >>> Cluster.uniform(10, 8, gpu_type="T4").with_nodes("T4 +20%")
         <Cluster 12 nodes, 96 GPUs, uniform, nodes T4 +20%>
-
         """
         parsed = nodes.parse(edits if count is None else f"{edits} {count}")
         if not parsed:
@@ -280,7 +274,6 @@ class Cluster(Framed):
         --------
         >>> Cluster.uniform(10, 8).without("node-0", "node-9")
         <Cluster 8 nodes, 64 GPUs, uniform without node-0, node-9>
-
         """
         names_by_column = {c: set(self.frame[c].drop_nulls()) for c in ("node", "pool", "gpu_type")}
         for name in names:
@@ -314,7 +307,6 @@ class Cluster(Framed):
         --------
         >>> Cluster.uniform(10, 8).scaled(1.5)
         <Cluster 15 nodes, 120 GPUs, uniform × 1.5>
-
         """
         if not 0 < factor < 1e6:
             msg = f"a cluster is scaled by a number above 0: {factor}"
@@ -337,7 +329,6 @@ class Cluster(Framed):
         gpu_type = "T4"
         gpus = 8
         cpu_milli = 8000
-
         """
         kinds = [c for c in SCHEMA if c != "node"]
         counted = self.frame.group_by(kinds, maintain_order=True).agg(count=pl.len()).select("count", *kinds)

@@ -29,7 +29,6 @@ class FleetlabError(Exception):
     ... except fleetlab.FleetlabError as error:
     ...     print(error)
     no order by that name: `sjff`; did you mean sjf?
-
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -49,7 +48,6 @@ class TraceError(FleetlabError):
     Traceback (most recent call last):
     fleetlab.core.errors.TraceError: no saved trace in: nowhere
     hint: `fleetlab read FORMAT PATH --out DIR` makes one; `sample` comes with fleetlab
-
     """
 
 
@@ -62,7 +60,6 @@ class WorkloadError(FleetlabError):
     >>> fleetlab.Cluster.uniform(0, 8)
     Traceback (most recent call last):
     fleetlab.core.errors.WorkloadError: a cluster needs at least one node, not: 0
-
     """
 
 
@@ -75,7 +72,6 @@ class PolicyError(FleetlabError):
     >>> fleetlab.Policy(order="srpt", backfill="easy")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     fleetlab.core.errors.PolicyError: order srpt, which preempts, cannot be combined with backfill easy: ...
-
     """
 
 
@@ -87,5 +83,4 @@ class DeviceError(FleetlabError):
     >>> import fleetlab
     >>> issubclass(fleetlab.DeviceError, fleetlab.FleetlabError)
     True
-
     """

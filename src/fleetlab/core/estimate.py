@@ -34,7 +34,6 @@ class Estimate(NamedTuple):
     --------
     >>> Estimate("mean wait", 90.0, 80.0, 100.0, "s").value
     90.0
-
     """
 
     metric: str
@@ -65,7 +64,6 @@ class Estimate(NamedTuple):
         --------
         >>> Estimate.exact("jobs", 3)
         Estimate(metric='jobs', value=3, low=3, high=3, unit='')
-
         """
         return cls(metric, value, value, value, unit)
 
@@ -87,7 +85,6 @@ class Estimate(NamedTuple):
         --------
         >>> Estimate.from_json({"metric": "wait", "value": 1.0, "low": 0.0, "high": "inf", "unit": "s"}).high
         inf
-
         """
         numbers = (from_json_number(row[key]) for key in ("value", "low", "high"))
         value, low, high = (math.nan if number is None else number for number in numbers)

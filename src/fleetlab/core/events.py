@@ -35,7 +35,6 @@ class Recovery:
     --------
     >>> Recovery(every=600, save=10, restart=30)
     Recovery(every=600, save=10, restart=30)
-
     """
 
     every: float = 0.0
@@ -63,7 +62,6 @@ class Faults:
     --------
     >>> Faults(mtbf=30 * 86_400, mttr=3600)
     Faults(mtbf=2592000, mttr=3600, pool=None)
-
     """
 
     mtbf: float
@@ -91,7 +89,6 @@ class Outage:
     --------
     >>> Outage(3600, 7200, pool="default")
     Outage(begin=3600, end=7200, nodes=(), pool='default')
-
     """
 
     begin: float
@@ -120,7 +117,6 @@ class Drain:
     --------
     >>> Drain(3600, 7200, nodes=["node-0"])
     Drain(begin=3600, end=7200, nodes=['node-0'], pool=None)
-
     """
 
     begin: float
@@ -151,7 +147,6 @@ class Spot:
     --------
     >>> Spot("default", every=86_400, away=600)
     Spot(pool='default', every=86400, away=600, notice=0.0)
-
     """
 
     pool: str
@@ -187,7 +182,6 @@ class Elastic:
     --------
     >>> Elastic("default", least=2)
     Elastic(pool='default', least=2, boot=300.0, every=60.0, idle=600.0)
-
     """
 
     pool: str

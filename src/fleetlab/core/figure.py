@@ -53,7 +53,6 @@ class Figure(Framed):
     >>> points = pl.DataFrame({"x": [1, 2, 3], "y": [1, 4, 9]})
     >>> Figure("squares", "line", points, "x", "x²", "A curve that rises ever faster.").to_polars().height
     3
-
     """
 
     title: str
@@ -95,7 +94,6 @@ class Figure(Framed):
         >>> bar = Figure("one", "bar", pl.DataFrame({"x": ["a"], "y": [1]}), "", "", "One bar.")
         >>> bar.to_matplotlib().axes[0].get_title()  # doctest: +SKIP
         'one'
-
         """
         (draw,) = registered("figures of matplotlib")
         return cast("matplotlib.figure.Figure", draw(self))
@@ -125,7 +123,6 @@ class Figure(Framed):
         >>> with TemporaryDirectory() as folder:
         ...     bar.save(f"{folder}/one.svg").read_text("utf-8")[:4]
         '<svg'
-
         """
         (write,) = registered("files of figures")
         write(self, Path(path))
@@ -143,7 +140,6 @@ class Figure(Framed):
         --------
         >>> Figure("one", "bar", pl.DataFrame({"x": ["a"], "y": [1]}), "", "", "One bar.").to_json()["columns"]
         {'x': ['a'], 'y': [1]}
-
         """
         labels = {name: getattr(self, name) for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
         return labels | {"columns": {name: self.frame[name].to_list() for name in self.frame.columns}}
@@ -167,7 +163,6 @@ class Figure(Framed):
         >>> bar = Figure("one", "bar", pl.DataFrame({"x": ["a"], "y": [1]}), "", "", "One bar.")
         >>> Figure.from_json(bar.to_json()).title
         'one'
-
         """
         values = {name: about[name] for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
         return cls(frame=pl.DataFrame(about["columns"], strict=False), **values)

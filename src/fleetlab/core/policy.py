@@ -66,7 +66,6 @@ class Policy:
     --------
     >>> Policy(order="sjf", backfill="easy")
     <Policy sjf/easy>
-
     """
 
     order: Any = "fifo"  # a name, MODULE:NAME, or a function
@@ -125,7 +124,6 @@ class Policy:
         --------
         >>> Policy.of("sjf/easy", estimate="group")
         <Policy sjf/easy, estimate group>
-
         """
         if isinstance(policy, str):
             words_of_text = shorthand(policy)
@@ -160,7 +158,6 @@ class Policy:
         --------
         >>> Policy().replace(order="sjf")
         <Policy sjf/greedy>
-
         """
         check(words, POLICY)
         return replace(self, **words) if words else self
@@ -177,7 +174,6 @@ class Policy:
         --------
         >>> Policy(order="sjf").words()
         {'order': 'sjf'}
-
         """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: plain(v) for name in POLICY if not _is_default(v := values[name], WORDS[name].default)}

@@ -54,7 +54,6 @@ class Prices:
     --------
     >>> Prices(per_gpu_hour={"T4": 0.35}).gpu_hour("T4")
     0.35
-
     """
 
     gpu_busy_watt: Mapping[str, float] = field(default_factory=lambda: BOARD_WATT)  # by GPU type
@@ -96,7 +95,6 @@ class Prices:
         --------
         >>> Prices().busy("T4")
         70
-
         """
         return self.gpu_busy_watt.get(gpu_type, self.other_busy_watt)
 
@@ -122,7 +120,6 @@ class Prices:
         --------
         >>> Prices(per_gpu_hour=2.5).gpu_hour("H100")
         2.5
-
         """
         if not isinstance(self.per_gpu_hour, Mapping):
             return self.per_gpu_hour
@@ -158,7 +155,6 @@ class Prices:
         ...     _ = file.write_text("per_gpu_hour = 2.5\n")
         ...     Prices.from_toml(file).per_gpu_hour
         2.5
-
         """
         return cls.of(toml.load(Path(path), "the prices file", HINT))
 
@@ -185,7 +181,6 @@ class Prices:
         --------
         >>> Prices.of({"pue": 1.2}).pue
         1.2
-
         """
         for name, value in values.items():
             lookup("price", name, (f.name for f in fields(cls)), error=WorkloadError)
@@ -206,7 +201,6 @@ class Prices:
         --------
         >>> Prices(pue=1.2).to_values()
         {'pue': 1.2}
-
         """
         usual, names = Prices(), [f.name for f in fields(self)]
         values = {n: v for n in names if (v := getattr(self, n)) != getattr(usual, n)}

@@ -82,7 +82,6 @@ class Provenance:
     --------
     >>> Provenance("simulate", "mine", {"order": "sjf"}, seed=1).settings["order"]
     'sjf'
-
     """
 
     verb: str
@@ -129,7 +128,6 @@ class Provenance:
         >>> jobs = fleetlab.synthesize(jobs=100).workload
         >>> sorted(Provenance.of_jobs("forecast", jobs, {}).digests)
         ['code', 'trace']
-
         """
         return cls(verb, workload.source, settings, seed, content=partial(_content, workload, cluster))
 
@@ -154,7 +152,6 @@ class Provenance:
         --------
         >>> sorted(Provenance("simulate", "mine", version="0.1").to_json()["digests"])
         ['code']
-
         """
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "content"}
         return values | {"settings": dict(self.settings), "digests": self.digests}
@@ -177,7 +174,6 @@ class Provenance:
         --------
         >>> Provenance.from_json(Provenance("simulate", "mine").to_json()).source
         'mine'
-
         """
         others = {name: value for name, value in values.items() if name != "digests"}
         return cls(**others, content=dict(values.get("digests", {})))

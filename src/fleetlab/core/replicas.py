@@ -59,7 +59,6 @@ def perturbed(scenario: Scenario, replica: int, scope: Scope = "log") -> Scenari
     >>> moved = perturbed(base, 1).workload.frame["submit"] - base.workload.frame["submit"]
     >>> bool(0 < moved.abs().max() <= 1)
     True
-
     """
     if not replica:
         return scenario

@@ -63,7 +63,6 @@ class Finding:
     --------
     >>> Finding("mean wait", "sjf", 80.0, 44.0, -36.0, -67.0, -5.0, "s", "600 jobs", "better", "this log", 5).verdict
     'better'
-
     """
 
     metric: str
@@ -92,7 +91,6 @@ class Result:
     >>> result = fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8)
     >>> isinstance(result, fleetlab.Result), result.provenance.verb
     (True, 'solve')
-
     """
 
     if TYPE_CHECKING:  # fields or properties of the verb's own class
@@ -157,7 +155,6 @@ class Result:
         >>> import fleetlab
         >>> fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8).summary()[0].metric
         'utilization'
-
         """
         return list(self.estimates)
 
@@ -174,7 +171,6 @@ class Result:
         >>> import fleetlab
         >>> list(fleetlab.Speed.default().tables())
         ['speeds']
-
         """
         return dict(self.frames)
 
@@ -191,7 +187,6 @@ class Result:
         >>> import fleetlab
         >>> list(fleetlab.simulate("builtin:200", load=20).figures())[0]
         'waits'
-
         """
         return dict(self.charts)
 
@@ -223,7 +218,6 @@ class Result:
         >>> import fleetlab
         >>> fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8).to_polars("summary")["metric"][0]
         'utilization'
-
         """
         whole, short = self._whole_tables(), self.tables()
         names = list(dict.fromkeys([*whole, *short, SUMMARY]))
@@ -260,7 +254,6 @@ class Result:
         >>> import fleetlab
         >>> fleetlab.synthesize(jobs=200).to_pandas("nodes").columns[0]
         'node'
-
         """
         return as_pandas(self.to_polars(table))
 
@@ -289,7 +282,6 @@ class Result:
         >>> import fleetlab
         >>> fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8).to_latex("summary").splitlines()[0]
         '\\begin{tabular}{lrr}'
-
         """
         from fleetlab.core.latex import latex_table
 
@@ -313,7 +305,6 @@ class Result:
         >>> import fleetlab
         >>> fleetlab.Speed.default().cluster_timeline(10_000) is None
         True
-
         """
         return None
 
@@ -330,7 +321,6 @@ class Result:
         >>> import fleetlab
         >>> fleetlab.Speed.default().to_json()["provenance"]["verb"]
         'bench profile'
-
         """
         values = {
             "provenance": self.provenance.to_json(),
@@ -385,7 +375,6 @@ class SavedResult(FieldsResult):
     --------
     >>> SavedResult(Provenance("compare", "mine"), findings=("Nothing changes.",))
     <SavedResult: Nothing changes.>
-
     """
 
     @classmethod
@@ -412,7 +401,6 @@ class SavedResult(FieldsResult):
         >>> import fleetlab
         >>> SavedResult.from_json(fleetlab.Speed.default().to_json()).provenance.verb
         'bench profile'
-
         """
         if "findings" not in values and "version" in values["provenance"]:
             msg = f"saved by fleetlab {values['provenance']['version']}, whose results have another form"
@@ -453,7 +441,6 @@ class SavedResult(FieldsResult):
         Traceback (most recent call last):
         fleetlab.core.errors.WorkloadError: not a saved result: nowhere.json: No such file or directory
         hint: `fleetlab diagnose sample --json > result.json` writes one
-
         """
         wrong = (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError)
         try:

@@ -113,7 +113,6 @@ class Scenario:
     >>> base = Scenario.of("builtin:2000", backfill="easy")
     >>> base.vary(order=["fifo", "sjf"], load=[1.0, 1.2])[-1]
     <Scenario builtin:2000: sjf/easy, load 1.2>
-
     """
 
     data: Data
@@ -161,7 +160,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:2000", order="sjf", load=1.2)
         <Scenario builtin:2000: sjf/greedy, load 1.2>
-
         """
         changes: dict[str, Any] = dict(words)
         if cluster is not None:
@@ -197,7 +195,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:2000").replace(order="sjf")
         <Scenario builtin:2000: sjf/greedy>
-
         """
         check(words, (*WORDS, "policy"))
         if isinstance(words.get("events"), str | Path) and not str(words["events"]).lstrip().startswith("["):
@@ -232,7 +229,6 @@ class Scenario:
         --------
         >>> [scenario.title for scenario in Scenario.of("builtin:2000").vary(order=["fifo", "sjf"])]
         ['fifo/greedy', 'sjf/greedy']
-
         """
         lists = [[values] if isinstance(values, str) else list(values) for values in axes.values()]
         return tuple(self.replace(**dict(zip(axes, values, strict=True))) for values in product(*lists))
@@ -257,7 +253,6 @@ class Scenario:
         >>> base = Scenario.of("builtin:200")
         >>> len(base.on(base.workload.head(10)).workload)
         10
-
         """
         estimate = self.estimate
         if not isinstance(estimate, str):
@@ -300,7 +295,6 @@ class Scenario:
         >>> base = Scenario.of("builtin:200", warm_up="none")
         >>> base.replace(order="sjf").after(base)
         <Scenario builtin:200: sjf/greedy>
-
         """
         return self.with_before(other.before_with_estimate, node_events=node_events)
 
@@ -324,7 +318,6 @@ class Scenario:
         >>> base = Scenario.of("builtin:200")
         >>> base.with_before(base.before).before is base.before
         True
-
         """
         return replace(self, data=self.data.replace(before=before, node_events=node_events))
 
@@ -348,7 +341,6 @@ class Scenario:
         >>> base = Scenario.of("builtin:200")
         >>> base.bind(base.trace).data.is_open
         True
-
         """
         own = self.data
         data = Data(trace, cluster or own.cluster_name, own.name, cluster_name=own.cluster_name)
@@ -382,7 +374,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:200").open().data.is_open
         True
-
         """
         self.data.open(progress)
         if isinstance(self.policy.estimate, str) and self.policy.estimate == BOOSTED:
@@ -488,7 +479,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:200", scheduler="kai").honors(Feature.GANGS)
         True
-
         """
         return self.scheduler is not None and feature in self.scheduler.honors
 
@@ -518,7 +508,6 @@ class Scenario:
         >>> import polars as pl
         >>> Scenario.of("builtin:200").by_job(pl.LazyFrame({"job": [3]})).collect().height
         1
-
         """
         import polars as pl
 
@@ -619,7 +608,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:2000", load=1.2).changes()
         {'load': 1.2}
-
         """
         own = {name: v for name in OWN if (v := getattr(self, name)) != WORDS[name].default}
         return self.policy.words() | {name: plain(v) for name, v in own.items()}
@@ -684,7 +672,6 @@ class Scenario:
         --------
         >>> sorted(Scenario.of("builtin:200").provenance("simulate").digests)
         ['cluster', 'code', 'policy', 'trace']
-
         """
         settings = self.words() if settings is None else settings
         content = partial(_content, self.data, self._digest_of(self.policy.words()))
@@ -710,7 +697,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:2000").words()["order"]
         'fifo'
-
         """
         data = self.data
         names = {"trace": data.name or Opaque(self.trace.workload.source)}
@@ -731,7 +717,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:200").settings()["backfill"]
         'greedy'
-
         """
         words = self.words()
         if self.scheduler is None:
@@ -763,7 +748,6 @@ class Scenario:
         --------
         >>> Scenario.of_words({"trace": "builtin:2000", "order": "sjf"})
         <Scenario builtin:2000: sjf/greedy>
-
         """
         changes = dict(words)
         if not isinstance(trace := changes.pop("trace", None), str):
@@ -784,7 +768,6 @@ class Scenario:
         >>> print(Scenario.of("builtin:2000", order="sjf").to_toml().strip())
         trace = "builtin:2000"
         order = "sjf"
-
         """
         return toml.dumps(self._exact())
 
@@ -815,7 +798,6 @@ class Scenario:
         ...     _ = file.write_text(Scenario.of("builtin:2000", order="sjf").to_toml())
         ...     Scenario.from_toml(file)
         <Scenario builtin:2000: sjf/greedy>
-
         """
         path = Path(path)
         words = toml.load(path, "the scenario", 'trace = "builtin:20000" on a line, then order = "sjf" and so on')
@@ -833,7 +815,6 @@ class Scenario:
         --------
         >>> Scenario.of("builtin:2000", order="sjf", load=1.2).to_query()
         'trace=builtin%3A2000&order=sjf&load=1.2'
-
         """
         return urlencode([(name, text(value)) for name, value in self._exact().items()])
 
@@ -864,7 +845,6 @@ class Scenario:
         --------
         >>> Scenario.from_query("trace=builtin%3A2000&order=sjf")
         <Scenario builtin:2000: sjf/greedy>
-
         """
         words = query_words(query, local=local, trace=trace is None)
         return cls.of_words(words) if trace is None else cls.of(trace, **words)

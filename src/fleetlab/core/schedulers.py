@@ -143,7 +143,6 @@ class Scheduler:
     ...     pause: float = 60.0
     >>> Later.from_values({"pause": 5.0})
     Later(pause=5.0)
-
     """
 
     __slots__ = ()
@@ -184,7 +183,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kai").from_values({"k_value": 0.5}).k_value
         0.5
-
         """
         return from_values(cls, values, f"configuration of {cls.title}")
 
@@ -200,7 +198,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kai")().to_values()
         {}
-
         """
         return to_values(self)
 
@@ -222,7 +219,6 @@ class Scheduler:
         --------
         >>> Scheduler.recognizes(Path("slurm.conf"))
         False
-
         """
         return False
 
@@ -250,7 +246,6 @@ class Scheduler:
         >>> scheduler_named("slurm").read(Path("nowhere.conf"))  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         fleetlab.core.errors.TraceError: ...
-
         """
         msg = f"{path}: {cls.title} has no configuration in files"
         raise TraceError(msg, hint=f"scheduler={cls.name}, or a table of its settings")
@@ -275,7 +270,6 @@ class Scheduler:
         >>> kai = scheduler_named("kai")()
         >>> kai.at(scheduler_named("slurm")()) == kai
         True
-
         """
         return self
 
@@ -291,7 +285,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kai")().accounts() is None
         True
-
         """
         return None
 
@@ -314,7 +307,6 @@ class Scheduler:
         >>> trace = fleetlab.synthesize(jobs=200)
         >>> scheduler_named("kai")().prepare(trace) is trace
         True
-
         """
         return trace
 
@@ -336,7 +328,6 @@ class Scheduler:
         >>> import fleetlab
         >>> scheduler_named("slurm")().node_events(fleetlab.synthesize(jobs=200))
         ()
-
         """
         return ()
 
@@ -362,7 +353,6 @@ class Scheduler:
         >>> kai = scheduler_named("kai")()
         >>> kai.as_of(10.0, 0.0, None) == kai
         True
-
         """
         return self
 
@@ -399,7 +389,6 @@ class Scheduler:
         >>> import fleetlab
         >>> fleetlab.simulate("builtin:200", scheduler="kai").provenance.settings["scheduler"]
         {'kind': 'kai'}
-
         """
         msg = f"{type(self).__name__} does not define `simulate`"
         raise NotImplementedError(msg)
@@ -425,7 +414,6 @@ class Scheduler:
         >>> s = fleetlab.Scenario.of("builtin:200", scheduler="kai")
         >>> s.scheduler.notes(s, s.cluster)
         []
-
         """
         return []
 
@@ -442,7 +430,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kai").not_simulated()
         'KAI is not simulated'
-
         """
         return f"{cls.title} is not simulated"
 
@@ -472,7 +459,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kai")().explain_job(None, None, 0)
         ()
-
         """
         return ()
 
@@ -493,7 +479,6 @@ class Scheduler:
         --------
         >>> [change.name for change in scheduler_named("slurm")().what_ifs()]
         ['limits', 'loops', 'bf_max_job_array_resv', 'bf_max_job_test', 'epilog', 'reservations']
-
         """
         return ()
 
@@ -514,7 +499,6 @@ class Scheduler:
         --------
         >>> scheduler_named("slurm")().refuses({"partitions": ["gpu"], "limit": 60.0})
         ''
-
         """
         return ""
 
@@ -530,7 +514,6 @@ class Scheduler:
         --------
         >>> scheduler_named("slurm")().ranks_by()
         ''
-
         """
         return ""
 
@@ -553,7 +536,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kai")().variants(None, [])
         ()
-
         """
         return ()
 
@@ -575,7 +557,6 @@ class Scheduler:
         >>> import polars as pl
         >>> scheduler_named("slurm")().teams(pl.DataFrame()) is None
         True
-
         """
         return None
 
@@ -591,7 +572,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kai")().quotas()[0].amounts
         {'quota': 0.0, 'limit': None, 'overQuotaWeight': 1.0}
-
         """
         return ()
 
@@ -619,7 +599,6 @@ class Scheduler:
         >>> kai = scheduler_named("kai")()
         >>> kai.with_quotas([replace(kai.quotas()[0], amounts={"quota": 8})]).quotas()[0].amounts["quota"]
         8.0
-
         """
         edited = list(edits)
         rows = {(row.queue, row.flavor, row.resource): row for row in self.quotas()}
@@ -653,7 +632,6 @@ class Scheduler:
         --------
         >>> scheduler_named("slurm")().replace_quotas([]).title
         'Slurm'
-
         """
         return self
 
@@ -669,7 +647,6 @@ class Scheduler:
         --------
         >>> scheduler_named("kubernetes")().settings()["weights"]["ImageLocality"]
         1
-
         """
         return self.to_values()
 
@@ -691,7 +668,6 @@ class Scheduler:
         >>> import fleetlab
         >>> scheduler_named("slurm")().config_lines(fleetlab.Cluster.uniform(2, 8)).splitlines()[0]
         'SchedulerType=sched/backfill'
-
         """
         return ""
 
@@ -723,7 +699,6 @@ class Scheduler:
         Traceback (most recent call last):
         fleetlab.core.errors.TraceError: no such file: nowhere.yaml
         hint: ...
-
         """
         return compare_settings(self, read_scheduler(Path(entry)), Path(entry).name)
 

@@ -51,7 +51,6 @@ class Speed(Result):
     --------
     >>> Speed.default().device
     'NVIDIA H200'
-
     """
 
     frame: pl.DataFrame
@@ -89,7 +88,6 @@ class Speed(Result):
         >>> row = {"mode": "mps", "workload": "light", "neighbour": None, "speed": 0.9, "low": 0.8, "high": 1.0}
         >>> Speed.of(pl.DataFrame([row]), device="mine", provenance=Provenance("measured", "by hand"))
         <Speed mine, 1 classes, mps>
-
         """
         try:
             frame = frame if "kind" in frame.columns else frame.with_columns(kind=None)
@@ -113,7 +111,6 @@ class Speed(Result):
         --------
         >>> Speed.default().speed("exclusive", "heavy").value
         1.0
-
         """
         return cls.named(SPEEDS.names[0])
 
@@ -140,7 +137,6 @@ class Speed(Result):
         --------
         >>> Speed.named("published").speed("time-slicing", "heavy", "heavy").value
         0.699
-
         """
         lookup(SPEEDS.kind, name, SPEEDS.names, error=WorkloadError)
         return cls._from(json.loads(files("fleetlab.core").joinpath(SPEEDS[name].file).read_text("utf-8")), name)
@@ -170,7 +166,6 @@ class Speed(Result):
         >>> with TemporaryDirectory() as folder:
         ...     Speed.load(Speed.default().save(f"{folder}/mine.json")).device
         'NVIDIA H200'
-
         """
         path = Path(path)
         try:
@@ -214,7 +209,6 @@ class Speed(Result):
         >>> with TemporaryDirectory() as folder:
         ...     Speed.default().save(f"{folder}/mine.json").name
         'mine.json'
-
         """
         path = Path(path)
         origin = {name: value for name, value in self.provenance.to_json().items() if name != "digests"}  # it is data
@@ -252,7 +246,6 @@ class Speed(Result):
         --------
         >>> Speed.named("published").speed("time-slicing", "heavy", "heavy").value
         0.699
-
         """
         beside = pl.col("neighbour").is_null() if neighbour is None else pl.col("neighbour") == neighbour
         rows = self.frame.filter((pl.col("mode") == mode) & (pl.col("workload") == workload) & beside)

@@ -49,18 +49,8 @@ PLACEMENTS: dict[str, pl.DataType] = {
     "start": pl.Float64(),
     "end": pl.Float64(),
 }
-REJECTS: dict[str, pl.DataType] = {
-    "table": pl.String(),
-    "file": pl.String(),
-    "line": pl.Int64(),
-    "reason": pl.String(),
-}
-COUNTS: dict[str, pl.DataType] = {
-    "table": pl.String(),
-    "rows": pl.Int64(),
-    "kept": pl.Int64(),
-    "rejected": pl.Int64(),
-}
+REJECTS: dict[str, pl.DataType] = {"table": pl.String(), "file": pl.String(), "line": pl.Int64(), "reason": pl.String()}
+COUNTS: dict[str, pl.DataType] = {"table": pl.String(), "rows": pl.Int64(), "kept": pl.Int64(), "rejected": pl.Int64()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +89,6 @@ class Trace(Result):
     >>> import fleetlab
     >>> fleetlab.synthesize(jobs=200).to_polars("nodes").height
     1897
-
     """
 
     workload: Workload
@@ -185,7 +174,6 @@ class Trace(Result):
         ...     saved = fleetlab.synthesize(jobs=200).save(f"{folder}/mine")
         ...     Trace.load(saved)
         <Trace 200 jobs, 1,897 nodes, 0 rejects, synthesize:pai2020>
-
         """
         folder = Path(folder)
         name = f"tables-{uuid.uuid4().hex[:12]}"
@@ -264,7 +252,6 @@ class Trace(Result):
         Traceback (most recent call last):
         fleetlab.core.errors.TraceError: no saved trace in: nowhere
         hint: `fleetlab read FORMAT PATH --out DIR` makes one; `sample` comes with fleetlab
-
         """
         folder = Path(folder)
         about = _about(folder)

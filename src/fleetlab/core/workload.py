@@ -155,7 +155,6 @@ class Workload(Framed):
     --------
     >>> Workload.of(pl.DataFrame({"submit": [0.0, 5.0], "gpu_milli": [500, 8000]}), source="by hand").instances
     2
-
     """
 
     frame: pl.DataFrame
@@ -206,7 +205,6 @@ class Workload(Framed):
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 5.0], "gpu_milli": [500, 8000]}), source="by hand")
         >>> w
         <Workload 2 jobs, 2 instances, by hand>
-
         """
         frame = as_polars(frame)
         _check_columns(frame, source)
@@ -262,7 +260,6 @@ class Workload(Framed):
         --------
         >>> len(Workload.of(pl.DataFrame({"submit": [0.0], "instances": [3]}), source="by hand").split_instances())
         3
-
         """
         if self.instances == len(self):
             return self
@@ -286,7 +283,6 @@ class Workload(Framed):
         --------
         >>> Workload.of(pl.DataFrame({"submit": [0.0, 5.0]}), source="by hand").head(1)
         <Workload 1 jobs, 1 instances, by hand, first 1 jobs>
-
         """
         if jobs >= len(self):
             return self
@@ -315,7 +311,6 @@ class Workload(Framed):
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 5.0, 9.0]}), source="by hand")
         >>> w.window(4.0, 9.0).frame["submit"].to_list()
         [1.0]
-
         """
         submit = pl.col("submit")
         # Jobs that were there when the log began came before a window that begins later.
@@ -348,7 +343,6 @@ class Workload(Framed):
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
         >>> w.at_load(1.5).frame["submit"].to_list()
         [0.0, 4.0]
-
         """
         if load == 1:
             return self
@@ -379,7 +373,6 @@ class Workload(Framed):
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
         >>> w.resampled(1).source
         'by hand, resampled with seed 1'
-
         """
         return self.take(*self.resampled_rows(seed), f"resampled with seed {seed}")
 
@@ -402,7 +395,6 @@ class Workload(Framed):
         >>> rows, submit = w.resampled_rows(1)
         >>> len(rows) == len(submit)
         True
-
         """
         there = int(self.frame["initial"].sum())
         rows, submit = resample.blocks(self.frame["submit"].to_numpy()[there:], seed)
@@ -428,7 +420,6 @@ class Workload(Framed):
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 90_000.0], "user": ["a", "b"]}), source="by hand")
         >>> len(w.grown(2.0, seed=1))
         4
-
         """
         if growth == 1:
             return self
@@ -456,7 +447,6 @@ class Workload(Framed):
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
         >>> w.take(np.array([1, 1]), np.array([3.0, 4.0]), "twice the second").frame["submit"].to_list()
         [0.0, 1.0]
-
         """
         first = float(submit[0]) if len(submit) else 0.0
         when, initial = pl.Series(submit - first), pl.col("initial") & pl.Series(submit == first)

@@ -32,12 +32,7 @@ SECTIONS: dict[str, Callable[[TraceView, Section], None]] = {
 
 
 def describe(
-    trace: Trace,
-    *,
-    against: Trace | None = None,
-    only: Sequence[str] = (),
-    seed: int = 0,
-    progress: Progress = silent,
+    trace: Trace, *, against: Trace | None = None, only: Sequence[str] = (), seed: int = 0, progress: Progress = silent
 ) -> Profile:
     """Describe a trace: when jobs come, how long they run and wait, what they ask for, use and share.
 
@@ -70,7 +65,6 @@ def describe(
     >>> profile = describe(fleetlab.synthesize("pai2020", jobs=300), only=["recurrence"])
     >>> list(profile.figures())
     ['runs of a group', 'prediction error']
-
     """
     names = _section_names(only)
     other = None if against is None else _profile(against, names, seed, progress, "the other trace")

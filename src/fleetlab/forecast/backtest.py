@@ -223,7 +223,6 @@ def check_forecaster(make: Callable[[], Forecaster]) -> None:
     >>> import fleetlab
     >>> from fleetlab.forecast.catalogue import BY_NAME
     >>> fleetlab.check_forecaster(lambda: BY_NAME["last"])
-
     """
     draw, horizon, width = np.random.default_rng(0), 4, 2
     day = 24

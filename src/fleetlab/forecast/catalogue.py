@@ -57,10 +57,7 @@ BY_NAME: dict[str, Forecaster] = {model.name: model for family in FAMILIES.value
 SIMPLE = tuple(model.name for model in FAMILIES["simple"])
 DAILY = ("seasonal", "holt_winters")  # they need days to repeat
 SPORADIC = ("croston", "tsb")  # they need steps without demand
-NEEDS = {
-    "boosted": ("lightgbm", "forecast"),
-    **{model.name: ("torch", "bench") for model in FAMILIES["neural"]},
-}
+NEEDS = {"boosted": ("lightgbm", "forecast"), **{model.name: ("torch", "bench") for model in FAMILIES["neural"]}}
 
 SELDOM = 0.1  # of all steps without demand
 

@@ -82,7 +82,6 @@ def forecast(
     >>> import fleetlab
     >>> fleetlab.forecast(fleetlab.synthesize(jobs=200, days=2), every="15m", horizon=2, models=["simple"])
     <Forecast of requests, 3 series, 15 min steps, synthesize:pai2020>
-
     """
     seconds = step_seconds(every)
     which, ensemble = models_of(models)

@@ -61,7 +61,6 @@ def watch(system: str, options: WatchOptions, *, say: Say = print) -> Watched:
     >>> import fleetlab
     >>> from fleetlab.live.options import WatchOptions
     >>> fleetlab.watch("slurm", WatchOptions(once=True))  # doctest: +SKIP
-
     """
     options.check()
     source = source_kind(system).at(options.kubeconfig, options.context)

@@ -137,7 +137,6 @@ def defragment(
     >>> apart = fleetlab.plan(half, Cluster.uniform(2, 1), objective="balance").placements
     >>> fleetlab.defragment(half, Cluster.uniform(2, 1), apart).freed
     1
-
     """
     _check_options(free, most, mib_per_second, restart)
     p = problem(demand, nodes)

@@ -18,15 +18,7 @@ from fleetlab.plan.problem import Ints, Problem, problem
 from fleetlab.plan.result import METRICS, Plan, why
 from fleetlab.plan.solvers import exact, fewest_moves, greedy, patterns
 from fleetlab.plan.solvers.exact import HINT, CurrentPlacement, there
-from fleetlab.plan.solvers.greedy import (
-    PartialPlan,
-    aligned,
-    best_fit,
-    emptied,
-    largest_first,
-    smallest_first,
-    spread,
-)
+from fleetlab.plan.solvers.greedy import PartialPlan, aligned, best_fit, emptied, largest_first, smallest_first, spread
 
 AGAIN = 4  # quick plans in other orders, drawn by the seed
 FEW = 500  # instances: beyond, one order must do
@@ -83,7 +75,6 @@ def plan(
     >>> three = Workload.of(pl.DataFrame({"submit": 0.0, "instances": [3], "gpu_milli": [600]}), source="by hand")
     >>> plan(three, Cluster.uniform(4, 2))
     <Plan 3 of 3 instances, nodes in use 2>
-
     """
     _check_options(objective, seconds, seed, prices, current)
     p = problem(demand, nodes, weight=_weight(objective, nodes, prices))

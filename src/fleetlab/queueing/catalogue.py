@@ -177,7 +177,6 @@ def solve(model: str, **parameters: float | str | Service | Sequence[float] | Se
     <QueueSolution M/M/c, exact, mean wait 0.8769 s>
     >>> solve("M/G/1 SRPT", lam=0.9, service="lognormal:1:10")["utilization"]
     0.9
-
     """
     formula_of = _named(model)
     values = read_parameters(formula_of.formula, parameters, formula_of.name)

@@ -109,7 +109,6 @@ def report(
     ...     page = fleetlab.report(fleetlab.solve("M/M/c", lam=7.2, mu=1, c=8), f"{folder}/page.html")
     ...     page.read_text("utf-8")[:15]
     '<!doctype html>'
-
     """
     named = by_label(results)
     if not named:

@@ -34,12 +34,7 @@ STUDIES: Mapping[str, Study] = {
 
 
 def reproduce(
-    name: str,
-    *,
-    data: Path | str | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    progress: Progress = silent,
+    name: str, *, data: Path | str | None = None, quick: bool = False, seed: int = 0, progress: Progress = silent
 ) -> Reproduction:
     """Reproduce a published study: every published number beside ours, with a verdict and the reason.
 
@@ -78,7 +73,6 @@ def reproduce(
     Traceback (most recent call last):
     fleetlab.core.errors.WorkloadError: openb_pod_list_default.csv is needed: no folder of data was given
     hint: ...
-
     """
     study = STUDIES[lookup("study to reproduce", name, STUDIES, error=WorkloadError)]
     material = study.make(data, quick=quick, seed=seed, progress=progress)

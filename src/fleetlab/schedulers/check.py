@@ -62,7 +62,6 @@ def check_scheduler(scheduler: Any, *, fractions: bool = True, seed: int = 0) ->
     >>> fleetlab.check_scheduler(Forgets())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     fleetlab.core.errors.PolicyError: ... every job runs to its end: job ...
-
     """
     if scheduler is None:
         msg = "no scheduler to check: None"

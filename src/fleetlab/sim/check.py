@@ -39,7 +39,6 @@ def check_order(policy: order | Callable[..., Any], *, weights: Sequence[float] 
     >>> check_order(hasty)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     fleetlab.core.errors.PolicyError: order policy `hasty` divides by 0, asked for job 0 ...
-
     """
     mine = _as(order, policy)
     for s in _states(weights):
@@ -69,7 +68,6 @@ def check_placement(policy: placement | Callable[..., Any], *, weights: Sequence
     ... def tight(s, job, node):
     ...     return s.free_gpu[node] - s.gpu_milli[job]
     >>> check_placement(tight)
-
     """
     mine = _as(placement, policy)
     for s in _states(weights):

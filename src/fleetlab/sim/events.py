@@ -139,10 +139,7 @@ def _in_turn(spells: Floats) -> Outages:
     table = table.with_columns(spell=pl.col("anew").cum_sum().over("node"))
     backs = table.group_by("node", "spell", maintain_order=True).agg(pl.col("end").max())
     strokes = pl.concat(
-        [
-            table.select("node", time="begin", what="what"),
-            backs.select("node", time="end", what=pl.lit(float(BACK))),
-        ]
+        [table.select("node", time="begin", what="what"), backs.select("node", time="end", what=pl.lit(float(BACK)))]
     ).sort("time", "what", "node", maintain_order=True)
     # A node that is back at once comes back after it was struck: BACK is the last of what may happen at one time.
     return Outages(

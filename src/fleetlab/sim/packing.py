@@ -107,7 +107,6 @@ def pack(
     >>> jobs = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "gpu_milli": [4000]}), source="by hand")
     >>> fleetlab.pack(jobs, fleetlab.Cluster.uniform(2, 8), placements=["best_fit"], seeds=[1])
     <Packing 1 placements, best best_fit, 100.00 % allocated>
-
     """
     s = Scenario.of(scenario, cluster, **words)
     if unused := sorted(set(s.changes()) - {"nodes"}):

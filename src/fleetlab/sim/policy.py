@@ -361,7 +361,6 @@ class order(Ranking):
     ...     return s.estimate[job] - (now - s.submit[job])
     >>> patient, patient.moves
     (<order policy `patient`>, True)
-
     """
 
     kind = "order"
@@ -435,7 +434,6 @@ class placement(Ranking):
     ...     return s.free_gpu[node]
     >>> tight
     <placement policy `tight`>
-
     """
 
     kind = "placement"

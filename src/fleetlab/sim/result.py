@@ -238,7 +238,6 @@ class SimResult(Result):
         >>> run = fleetlab.simulate("builtin:200", load=20)
         >>> run.wait_segments(100).columns
         ['begin', 'end', 'reason']
-
         """
         row = self._row(job)
         segments, world = wait_segments(self.world, self.played, row), self.world
@@ -279,7 +278,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> fleetlab.simulate("builtin:200", load=20, backfill="none").queue_heads(199).columns
         ['job', 'row', 'begin', 'end']
-
         """
         row = self._row(job)
         rows, begin, end = queue_heads(self.world, self.played, row, wait_segments(self.world, self.played, row))
@@ -312,7 +310,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> "gpu_seconds" in fleetlab.simulate("builtin:200", load=20).blockers(199).columns
         True
-
         """
         row = self._row(job)
         blocking = blockers(self.world, self.played, row, wait_segments(self.world, self.played, row))
@@ -355,7 +352,6 @@ class SimResult(Result):
         >>> run = fleetlab.simulate("builtin:200")
         >>> run.runs(0).height == run.jobs["instances"][0]
         True
-
         """
         runs = self.played.runs(self.world.first)
         mine = (runs.begin < within[1]) & (runs.end > within[0])
@@ -435,7 +431,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> fleetlab.simulate("builtin:200").schedule().height
         200
-
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
         where = self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance"))
@@ -478,7 +473,6 @@ class SimResult(Result):
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     fleetlab.simulate("builtin:200").write_perfetto(f"{folder}/run.perfetto-trace")
-
         """
         from fleetlab.sim.perfetto.trace_file import write
 
@@ -508,7 +502,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> fleetlab.simulate("builtin:200").timeline(every=86_400.0).columns[:3]
         ['time', 'gpu_type', 'gpus']
-
         """
         stopped = self.played.stopped
         if every is not None and not 0 < every < float("inf"):
@@ -540,7 +533,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> fleetlab.simulate("builtin:200").waiting_over_time(np.array([0.0, 60.0, 120.0])).shape[0]
         2
-
         """
         world, mine = self.world, self.world.measured
         start, submitted = self.played.start[mine], world.submitted[mine]
@@ -573,7 +565,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> sorted(fleetlab.simulate("builtin:200").usage_over_time(np.array([0.0, 60.0])).types)[:2]
         ['MISC', 'P100']
-
         """
         return usage(self.world, self.played, self.cluster, edges)
 
@@ -632,7 +623,6 @@ class SimResult(Result):
         >>> run = fleetlab.simulate("builtin:200")
         >>> type(run.blocks(run.jobs)).__name__
         'BlockBootstrap'
-
         """
         return blocks_of(jobs, 0.0, self._span)
 
@@ -686,7 +676,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> sorted(fleetlab.simulate("builtin:200").allocation_by_type())[:2]
         ['MISC', 'P100']
-
         """
         there, allocated = (x[:BLOCKS].T for x in self._usage.both)
         blocks = BlockBootstrap.of_series(BLOCKS)
@@ -737,7 +726,6 @@ class SimResult(Result):
         >>> import fleetlab
         >>> len(fleetlab.simulate("builtin:200").per_day()) > 0
         True
-
         """
         return per_day(self.usage_over_time(np.array([0.0, self._usage.edges[BLOCKS]])), self.prices)
 

@@ -36,11 +36,7 @@ P = TypeVar("P", Order, Placement)
 
 
 def simulate(
-    scenario: ScenarioLike,
-    cluster: Cluster | None = None,
-    *,
-    progress: Progress | None = None,
-    **words: Unpack[Words],
+    scenario: ScenarioLike, cluster: Cluster | None = None, *, progress: Progress | None = None, **words: Unpack[Words]
 ) -> SimResult:
     """Simulate a scenario: when and where does each job run, and why does it wait?
 
@@ -76,7 +72,6 @@ def simulate(
     >>> import fleetlab
     >>> fleetlab.simulate("builtin:200", order="sjf", load=20)
     <SimResult 200 jobs, sjf/greedy/best_fit, mean wait 110 s (95 % CI 50 to 280)>
-
     """
     s = Scenario.of(scenario, cluster, **words)
     if s.data.is_log and not len(s.workload):

@@ -119,7 +119,6 @@ def isotonic(values: ArrayLike, weights: ArrayLike) -> Floats:
     --------
     >>> isotonic([0.0, 0.6, 0.4, 1.0], [1, 1, 1, 1]).tolist()
     [0.0, 0.5, 0.5, 1.0]
-
     """
     blocks: list[tuple[float, float, int]] = []  # mean, weight, values
     for mean, weight in np.column_stack([np.asarray(values, float), np.asarray(weights, float)]).tolist():

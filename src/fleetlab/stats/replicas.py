@@ -67,7 +67,6 @@ def over_replicas(
     [2.0, -0.48, 4.48]
     >>> [round(x, 2) for x in over_replicas([1.0, 2.0, 3.0], blocks=20).interval()]
     [2.0, -2.97, 6.97]
-
     """
     x = np.asarray(values, dtype=np.float64)
     x = x[~np.isnan(x)]
@@ -122,7 +121,6 @@ def verdict(
     ('better', 'no difference')
     >>> verdict([-9.0, 10.0, -12.0, 10.0, -11.0], 80.0)
     'not decided'
-
     """
     x = np.asarray(differences, dtype=np.float64)
     x = x[~np.isnan(x)]

@@ -166,7 +166,6 @@ def audit(
     >>> import fleetlab
     >>> fleetlab.audit("builtin:200")
     <Audit: The recorded schedule is feasible: no violation in 6 checks.>
-
     """
     scenario = Scenario.of(source, cluster, **words)
     if scenario.load != 1:

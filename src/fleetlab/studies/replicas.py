@@ -42,7 +42,6 @@ class Plan:
         How many; None: as many as decide, at most 20. One is the log as it is.
     scope
         `log`: this log, nudged; `like`: logs like it.
-
     """
 
     count: int | None = None
@@ -81,7 +80,6 @@ class Replication:
     ----------
     base
         The name of the baseline, where replicas are drawn again from one log; its waits say how much that log tells.
-
     """
 
     plan: Plan
@@ -193,7 +191,6 @@ class Replicator:
         The name of the baseline, where its results have `wait`: one a job, in order of submission.
     allowance
         How many times the least number of replicas the budget begins with, where a study does much besides.
-
     """
 
     function: Callable[..., Arrays]

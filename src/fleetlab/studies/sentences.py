@@ -7,13 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
-from fleetlab.core.catalog.reasons import (
-    ABOVE_QUOTA,
-    CANCELLED,
-    FITS_NOWHERE,
-    GANG_TOO_LARGE,
-    UNKNOWN_RUNTIME,
-)
+from fleetlab.core.catalog.reasons import ABOVE_QUOTA, CANCELLED, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
 from fleetlab.core.durations import brief, duration
 from fleetlab.core.result import Finding
 from fleetlab.stats import NO_DIFFERENCE, NOT_DECIDED

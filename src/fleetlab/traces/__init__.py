@@ -13,18 +13,7 @@ from fleetlab.core.files import is_archive, unpack
 from fleetlab.core.names import lookup
 from fleetlab.core.plugins import registered
 from fleetlab.core.progress import Progress, silent
-from fleetlab.traces import (
-    dlrm2025,
-    genai2026,
-    job_list,
-    lumos,
-    openb2023,
-    pai2020,
-    philly,
-    spot2026,
-    swf,
-    table,
-)
+from fleetlab.traces import dlrm2025, genai2026, job_list, lumos, openb2023, pai2020, philly, spot2026, swf, table
 from fleetlab.traces.input.format import Format, Formats, Peek
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.public.fetch import PUBLISHED, fetch
@@ -90,7 +79,6 @@ def read(
     ...     trace = fleetlab.read(log, "csv", map={"submit": "created", "end": "ended", "gpu_milli": "cards*1000"})
     >>> trace
     <Trace 2 jobs, no cluster, 0 rejects, csv:jobs>
-
     """
     hint = f"choose from {', '.join(readers())}; `fleetlab traces` lists them"
     reader = readers()[lookup("trace format", format, readers(), error=TraceError, hint=hint)]

@@ -47,7 +47,6 @@ def anonymize(trace: Trace) -> Trace:
     >>> named = fleetlab.synthesize(jobs=200)
     >>> fleetlab.anonymize(named).workload.frame["user"].drop_nulls()[0]
     'user-1'
-
     """
     alias = _aliases(trace)
     frame = trace.workload.frame.with_columns(_columns(trace.workload.frame.schema, alias))

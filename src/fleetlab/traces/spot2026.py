@@ -17,8 +17,7 @@ from fleetlab.traces.input.format import Format, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
 JOBS = TableSchema.of(
-    "jobs",
-    "job_name organization gpu_model cpu_request:f gpu_request:f worker_num:f submit_time:f duration:f job_type",
+    "jobs", "job_name organization gpu_model cpu_request:f gpu_request:f worker_num:f submit_time:f duration:f job_type"
 )
 NODES = TableSchema.of("nodes", "node_name gpu_model gpu_capacity_num:f cpu_num:f")
 

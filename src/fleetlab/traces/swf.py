@@ -66,10 +66,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
     clock = header.get("TimeZoneString", "")
     cluster = _cluster(header, jobs)
     workload = Workload.of(
-        _columns(jobs),
-        source=f"swf:{source.stem}",
-        epoch=_epoch(header, zero),
-        zone=clock if is_zone(clock) else None,
+        _columns(jobs), source=f"swf:{source.stem}", epoch=_epoch(header, zero), zone=clock if is_zone(clock) else None
     )
     intake.keep("jobs", len(workload) + bursts.height)
     requested = jobs.filter(pl.col("requested") >= 0).select("job", seconds="requested")

@@ -67,7 +67,6 @@ def web(
     --------
     >>> import fleetlab
     >>> fleetlab.web(port=0)  # doctest: +SKIP
-
     """
     for package in ("uvicorn", "starlette"):
         try:

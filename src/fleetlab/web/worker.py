@@ -272,9 +272,7 @@ def read(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
         raise TraceError(msg, hint="read it with `fleetlab read`, and start the page with --traces FOLDER")
     title = request.get("title") or trace.workload.source  # the visitor's name of the file in place of ours
     trace = replace(
-        trace,
-        workload=replace(trace.workload, source=title),
-        provenance=replace(trace.provenance, source=title),
+        trace, workload=replace(trace.workload, source=title), provenance=replace(trace.provenance, source=title)
     )
     trace.save(request["out"])
     reasons = trace.tables()["rejects"].select("reason", "rows").group_by("reason", maintain_order=True).sum()

@@ -9,10 +9,7 @@ import torch
 from fleetlab.gpu.bench.isolation.run import run_isolation
 from fleetlab.gpu.bench.options import IsolationOptions
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 
 
 def probe(out, **more):

@@ -75,7 +75,5 @@ def test_advice_has_the_numbers_of_the_raw_cells(tenants, goal, best):
 @pytest.mark.parametrize(("table", "mode"), [("time slicing", "time-slicing"), ("MPS", "mps"), ("MPS 50/50", "mps@50")])
 def test_the_page_and_advice_have_one_number_for_two_equal_tenants(made, table, mode):
     """They differed by 5 % for single images, whose rate alone differs between runs."""
-    values = dict(
-        advise(MEASURED / "h200", mix="2 resnet-infer").tables()["choice"].select("mode", "value").rows(),
-    )
+    values = dict(advise(MEASURED / "h200", mix="2 resnet-infer").tables()["choice"].select("mode", "value").rows())
     assert f"resnet-infer {values[mode]:.2f}" in made[table]

@@ -8,10 +8,7 @@ from fleetlab.gpu.bench.single import parse_settings, work
 from fleetlab.gpu.bench.workloads.images import NAMES
 from fleetlab.gpu.devices.console import BenchError
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 
 
 def numbers(told):

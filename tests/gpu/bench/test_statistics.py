@@ -3,15 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from fleetlab.gpu.bench.histogram import (
-    Histogram,
-    antt,
-    jain,
-    known_percentile,
-    percentile,
-    stp,
-    unfairness,
-)
+from fleetlab.gpu.bench.histogram import Histogram, antt, jain, known_percentile, percentile, stp, unfairness
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.stats import samples_needed
 

@@ -17,10 +17,7 @@ from fleetlab.gpu.bench.run import SuiteRun
 from fleetlab.gpu.sharing.modes import Share
 from fleetlab.gpu.sharing.mps_guard import process_state
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 needs_mps = pytest.mark.skipif(shutil.which("nvidia-cuda-mps-control") is None, reason="no MPS here")
 needs_cupy = pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="CuPy is not installed")
 

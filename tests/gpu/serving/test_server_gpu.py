@@ -9,10 +9,7 @@ import torch
 from fleetlab.gpu.serving.server.models import InferenceEngine, seeded_inputs, servable
 from fleetlab.gpu.serving.server.requests import ModelInput
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 CARD = torch.device("cuda")
 NAMES = ["resnet-infer", "bert-infer"]
 

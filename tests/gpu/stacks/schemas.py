@@ -164,10 +164,6 @@ SERVICE = closed(
 )
 COMPOSE = closed(
     ["services"],
-    services={
-        "type": "object",
-        "propertyNames": {"pattern": r"^[a-zA-Z0-9._-]+$"},
-        "additionalProperties": SERVICE,
-    },
+    services={"type": "object", "propertyNames": {"pattern": r"^[a-zA-Z0-9._-]+$"}, "additionalProperties": SERVICE},
     volumes={"type": "object", "additionalProperties": closed(driver_opts=WORDS)},
 )

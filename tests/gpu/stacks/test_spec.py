@@ -20,10 +20,7 @@ def refusal(text):
         ('mode = "mig"\nlayout = "7x3g.71gb"', "7 of 3g.71gb, but a GPU holds at most 2"),
         ('mode = "mig"\ngpu = "H200"\nlayout = "2x3g.71gb,1g.18gb"', "= 9 memory slices, but a GPU has 8"),
         ('mode = "mig"\ngpu = "V100-16"\nlayout = "1g.5gb"', "V100-16 does not support MIG"),
-        (
-            'mode = "mig"\ngpu = "A100-40"\nlayout = "1g.18gb"',
-            "A100-40 has no profile `1g.18gb`",
-        ),
+        ('mode = "mig"\ngpu = "A100-40"\nlayout = "1g.18gb"', "A100-40 has no profile `1g.18gb`"),
         ('mode = "mig"\nlayout = "9g.999gb"', "no known GPU model has these profiles: 9g.999gb"),
         ('mode = "mig"\nlayout = "1g.18gb,1g.5gb"', "no known GPU model has these profiles: 1g.18gb, 1g.5gb"),
         ('mode = "mig"', "not a layout"),

@@ -185,10 +185,7 @@ def test_usage_in_the_past_lets_two_queues_take_turns():
     assert Counter(order[:4]) == {"a": 2, "b": 2}
 
 
-@pytest.mark.parametrize(
-    ("half_life", "expected"),
-    [(None, 0.24), (3600.0, pytest.approx(0.1875, abs=0.001))],
-)
+@pytest.mark.parametrize(("half_life", "expected"), [(None, 0.24), (3600.0, pytest.approx(0.1875, abs=0.001))])
 def test_usage_is_a_part_of_what_the_cluster_had(half_life, expected):
     """The guide's example: 24 GPU hours of a cluster of 10 GPUs in 10 hours are 0.24.
 

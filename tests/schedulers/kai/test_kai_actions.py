@@ -93,14 +93,8 @@ RECLAIM = {
     "queue0 is over fair share, queue1 is under fair share - reclaim for job with multiple tasks": (
         FOUR,
         [queue("queue0", 0, 0), queue("queue1", 2, 1)],
-        {
-            **{f"q0_job{k}": ("queue0", 1, [f"node{k}"]) for k in range(4)},
-            "q1_job1": ("queue1", 1, [None] * 4),
-        },
-        {
-            **{f"q0_job{k}": leaving(f"node{k}") for k in range(4)},
-            "q1_job1": promised(*FOUR),
-        },
+        {**{f"q0_job{k}": ("queue0", 1, [f"node{k}"]) for k in range(4)}, "q1_job1": ("queue1", 1, [None] * 4)},
+        {**{f"q0_job{k}": leaving(f"node{k}") for k in range(4)}, "q1_job1": promised(*FOUR)},
     ),
     "… reclaim for job with multiple tasks from job with multiple tasks": (
         FOUR,

@@ -258,13 +258,7 @@ CAN = [
     ),
     ("Some resources allocated, below quota", False, ONE, thousands(3, 3, 1, 1), True),
     ("Some preemptible resources allocated, zero quota", False, ODD, thousands(0, 3, 1, 0), False),
-    (
-        "Partially above quota",
-        False,
-        ODD,
-        [(1500, 3000, 1000, 1000), (3000, 3000, 1000, 1000), (0, 3, 1, 1)],
-        False,
-    ),
+    ("Partially above quota", False, ODD, [(1500, 3000, 1000, 1000), (3000, 3000, 1000, 1000), (0, 3, 1, 1)], False),
     ("Fully above quota", False, ODD, [(1500, 3000, 1000, 1000)] * 2 + [(1, 3, 1, 1)], False),
 ]
 

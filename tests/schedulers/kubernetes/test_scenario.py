@@ -23,10 +23,7 @@ PACKING = {
                 }
             },
             "pluginConfig": [
-                {
-                    "name": "NodeResourcesMostAllocated",
-                    "args": {"resources": [{"name": "nvidia.com/gpu", "weight": 1}]},
-                }
+                {"name": "NodeResourcesMostAllocated", "args": {"resources": [{"name": "nvidia.com/gpu", "weight": 1}]}}
             ],
         }
     ],

@@ -214,12 +214,7 @@ def test_the_next_attempt_goes_on_behind_the_flavor_tried_last():
 
 @pytest.mark.parametrize(
     ("sets", "room", "wanted"),
-    [
-        ([(10, 5)], 7, [7]),
-        ([(10, 5)], 4, None),
-        ([(5, None)], 9, None),
-        ([(10, 5), (20, 10)], 24, [8, 16]),
-    ],
+    [([(10, 5)], 7, [7]), ([(10, 5)], 4, None), ([(5, None)], 9, None), ([(10, 5), (20, 10)], 24, [8, 16])],
 )
 def test_as_many_pods_as_fit_are_kept_off_each_set_in_proportion(sets, room, wanted):
     """By the rule of podset_reducer.go up to release 0.15: each set gives in proportion to what it can spare."""

@@ -95,10 +95,7 @@ def played(read, tmp_path):
 # -- through a dump and a file of queues ------------------------------------------------------------------------------
 
 
-SAID = {
-    "Workload": [workload("wide", 8, 4), job("wide", 8, 8)],
-    "Job": [job("wide", 8, 8, **{LEAST: "4"})],
-}
+SAID = {"Workload": [workload("wide", 8, 4), job("wide", 8, 8)], "Job": [job("wide", 8, 8, **{LEAST: "4"})]}
 
 
 @pytest.mark.parametrize("objects", SAID.values(), ids=SAID)

@@ -15,11 +15,7 @@ from fleetlab.core.catalog.reasons import ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION
 from fleetlab.core.queues import JobLimits, Limits, Qos, Queue, QueueTree
 from fleetlab.schedulers.slurm.config import BackfillLoop, MainLoop, Partition, Priority, Slurm
 
-MAIN = Slurm(
-    main=MainLoop(delay=0.0),
-    backfill=BackfillLoop(on=False),
-    enforce=("associations", "limits", "qos"),
-)
+MAIN = Slurm(main=MainLoop(delay=0.0), backfill=BackfillLoop(on=False), enforce=("associations", "limits", "qos"))
 DECAYS = Priority(multifactor=True, half_life=60.0, calc_period=60.0)
 KEEPS = replace(DECAYS, half_life=0.0)
 SAFE = (*MAIN.enforce, "safe")

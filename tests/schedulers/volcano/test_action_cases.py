@@ -95,11 +95,7 @@ RECLAIM_CASES = {
         {"n1": amounts(10, 2 * GI)},
         [queue("q1", priority=1), queue("q2", priority=2), queue("q3", weight=3)],
         {"pg1": ("q1", 0), "pg2": ("q2", 0), "pg3": ("q3", 1)},
-        {
-            "preemptee1-1": ("pg1", ONE, "n1"),
-            "preemptee2-1": ("pg2", ONE, "n1"),
-            "preemptor1": ("pg3", amounts(2, G)),
-        },
+        {"preemptee1-1": ("pg1", ONE, "n1"), "preemptee2-1": ("pg2", ONE, "n1"), "preemptor1": ("pg3", amounts(2, G))},
         {"preemptee1-1"},
     ),
     "Reclaim succeeds for second task when first task has PreemptionPolicy=Never": (
@@ -271,11 +267,7 @@ def test_a_group_that_does_not_fit_holds_up_those_that_volcano_holds_up(name, st
 # -- binpack ---------------------------------------------------------------------------------------------------------
 
 GPU, FOO = "nvidia.com__gpu", "example.com__foo"
-BINPACK_NODES = {
-    "n1": amounts(2, 4 * GI),
-    "n2": amounts(4, 16 * GI, **{GPU: 4}),
-    "n3": amounts(2, 4 * GI, **{FOO: 16}),
-}
+BINPACK_NODES = {"n1": amounts(2, 4 * GI), "n2": amounts(4, 16 * GI, **{GPU: 4}), "n3": amounts(2, 4 * GI, **{FOO: 16})}
 BINPACK_PODS = {
     "p1": ("pg1", amounts(1, GI), "n1"),
     "p2": ("pg1", amounts(1.5), "n3"),
@@ -329,11 +321,7 @@ def test_binpack_reads_its_weights_as_volcano_does():  # TestArguments
 
 @pytest.mark.parametrize(
     ("name", "given", "first_goes_first"),
-    [
-        ("sla normal placement", "3m", True),
-        ("sla error type placement", 1, False),
-        ("none placement", None, False),
-    ],
+    [("sla normal placement", "3m", True), ("sla error type placement", 1, False), ("none placement", None, False)],
 )
 def test_sla_orders_groups_by_when_they_must_start(name, given, first_goes_first):
     arguments = {} if given is None else {"sla-waiting-time": given}

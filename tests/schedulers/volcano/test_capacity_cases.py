@@ -27,10 +27,7 @@ FLAT_CASES = {
         TWO_NODES,
         [queue("q1", capability=amounts(2, 2 * GI))],
         {"pg1": ("q1", 1), "pg2": ("q1", 1)},
-        {
-            "p1": ("pg1", amounts(1, GI), "n1"),
-            "p2": ("pg2", amounts(1, GI), None, {"on": {"selector": "worker"}}),
-        },
+        {"p1": ("pg1", amounts(1, GI), "n1"), "p2": ("pg2", amounts(1, GI), None, {"on": {"selector": "worker"}})},
         ({"p2": "n1"}, set(), {}),
     ),
     "case1: Pod not allocatable when queue exceed queue capability": (
@@ -81,10 +78,7 @@ FLAT_CASES = {
     ),
     "case5: Can reclaim from other queues when allocated + req <= deserved on one dimension": (
         {"n1": amounts(2, 4 * GI)},
-        [
-            queue("q10", amounts(2, 2 * GI), amounts(4, 4 * GI)),
-            queue("q11", {}, amounts(2, 2 * GI)),
-        ],
+        [queue("q10", amounts(2, 2 * GI), amounts(4, 4 * GI)), queue("q11", {}, amounts(2, 2 * GI))],
         {"pg16": ("q10", 1), "pg17": ("q10", 1), "pg18": ("q11", 1)},
         {
             "p16": ("pg16", amounts(1, 3 * GI), "n1"),
@@ -148,10 +142,7 @@ FLAT_CASES = {
     ),
     "case10: PreemptiveFn respects capability, no reclaim when futureUsed would exceed capability": (
         {"n9": amounts(8, 100 * GI), "n10": amounts(8, 100 * GI)},
-        [
-            queue("queue21", amounts(8, 100 * GI), amounts(8, 100 * GI)),
-            queue("queue22", {}, amounts(2, 5 * GI)),
-        ],
+        [queue("queue21", amounts(8, 100 * GI), amounts(8, 100 * GI)), queue("queue22", {}, amounts(2, 5 * GI))],
         {"pg33": ("queue21", 1), "pg34": ("queue21", 1), "pg35": ("queue22", 1)},
         {
             "p33": ("pg33", amounts(7, 90 * GI), "n9"),

@@ -25,18 +25,7 @@ from fleetlab.traces.synthesize.joint_law import (
 from fleetlab.traces.synthesize.requests import READ, request_class
 
 from .columns import TraceColumns
-from .target import (
-    BAR,
-    CDF,
-    SHARE,
-    SOME,
-    STATED,
-    Target,
-    WeightedSample,
-    number,
-    quantile,
-    share,
-)
+from .target import BAR, CDF, SHARE, SOME, STATED, Target, WeightedSample, number, quantile, share
 
 SECOND = 0.5  # run times and waits are whole seconds, a figure's axis is not: half of one
 STATUS = ("completed", "failed", "cancelled", "running", "waiting")

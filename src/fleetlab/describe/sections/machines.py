@@ -316,10 +316,7 @@ def sharing(view: TraceView, section: Section) -> None:
 
 def _rounded(view: TraceView) -> dict[str, Floats]:
     """GPUs of all instances of each job: as requested, and in whole ones."""
-    return {
-        SHARED: view.instances * view.milli / WHOLE,
-        ALONE: view.instances * np.ceil(view.milli / WHOLE),
-    }
+    return {SHARED: view.instances * view.milli / WHOLE, ALONE: view.instances * np.ceil(view.milli / WHOLE)}
 
 
 def _requested(view: TraceView, section: Section) -> None:

@@ -65,12 +65,7 @@ class ClusterModel(Result):
 
 
 def model(
-    workload: Workload,
-    cluster: Cluster,
-    *,
-    min_coverage: float = 0.0,
-    seed: int = 0,
-    progress: Progress = silent,
+    workload: Workload, cluster: Cluster, *, min_coverage: float = 0.0, seed: int = 0, progress: Progress = silent
 ) -> ClusterModel:
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
@@ -106,7 +101,6 @@ def model(
     >>> scenario = fleetlab.Scenario.of("builtin:200", load=20)
     >>> fleetlab.model(scenario.workload, scenario.cluster)
     <ClusterModel 6 pools, V100M32 at 256%>
-
     """
     among = pools(cluster)
     times = run_times(workload, "impute", seed)
@@ -191,10 +185,7 @@ def _run(f: PoolFit, k: int, span: float, rng: np.random.Generator) -> Row:
     here = f.part.kind == f.kinds[k]
     some = PoolJobs(*(column[here] for column in f.part))
     _, low, high = interval(prediction.demand(some, span).time) if span > 0 else no_interval()
-    exponential, lognormal = (
-        exponential_fit(some.service, rng),
-        lognormal_fit(some.service, rng),
-    )
+    exponential, lognormal = (exponential_fit(some.service, rng), lognormal_fit(some.service, rng))
     return {
         "pool": f.pool.name,
         "class": CLASSES[f.kinds[k]],

@@ -74,10 +74,7 @@ class Factors(NamedTuple):
 
 
 def priority_rules(
-    slurm: Slurm,
-    resources: Sequence[str],
-    cluster: Mapping[str, float],
-    partitions: Mapping[str, Mapping[str, float]],
+    slurm: Slurm, resources: Sequence[str], cluster: Mapping[str, float], partitions: Mapping[str, Mapping[str, float]]
 ) -> PriorityRules:
     """Return a site's rules.
 

@@ -23,7 +23,6 @@ class EventQueue:
     ([(1, 8, 0)], 5.0)
     >>> list(queue.pop_until(5.0))
     [(0, 9, 0), (1, 7, 0)]
-
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:

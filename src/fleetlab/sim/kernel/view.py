@@ -118,7 +118,6 @@ class Start:
     --------
     >>> Start(3, nodes=[0, 0])
     Start(job=3, nodes=[0, 0], instances=None)
-
     """
 
     job: Job | int
@@ -139,7 +138,6 @@ class Preempt:
     --------
     >>> Preempt(3)
     Preempt(job=3)
-
     """
 
     job: Job | Running | int
@@ -160,7 +158,6 @@ class Migrate:
     --------
     >>> Migrate(3, nodes=[1])
     Migrate(job=3, nodes=[1])
-
     """
 
     job: Job | Running | int
@@ -186,7 +183,6 @@ class Resize:
     --------
     >>> Resize(3, instances=2)
     Resize(job=3, instances=2, nodes=())
-
     """
 
     job: Job | Running | int
@@ -211,7 +207,6 @@ class Reserve:
     --------
     >>> Reserve(3, nodes=[0, 1], at=3600.0)
     Reserve(job=3, nodes=[0, 1], at=3600.0)
-
     """
 
     job: Job | int
@@ -232,7 +227,6 @@ class WakeAt:
     --------
     >>> WakeAt(60.0)
     WakeAt(time=60.0)
-
     """
 
     time: float

@@ -49,7 +49,6 @@ class JobWork:
     >>> job.interrupt(70.0, rules, saved=False)
     >>> job.work, job.lost
     (40.0, 10.0)
-
     """
 
     runtime: float

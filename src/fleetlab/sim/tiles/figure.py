@@ -53,11 +53,7 @@ def panels(world: World, played: Schedule, *, reasons: bool = True) -> dict[str,
     width = played.stopped / bins
     arrived = arrivals(world, 0.0, width, bins).tolist()
     if not reasons:
-        return {
-            "bins": bins,
-            "arrivals": arrived,
-            "waiting": {"all": _short(waiting(world, played, 0, width, bins))},
-        }
+        return {"bins": bins, "arrivals": arrived, "waiting": {"all": _short(waiting(world, played, 0, width, bins))}}
     by_reason = waiting_by_reason(world, played, bins)
     most = np.argsort(-by_reason.sum(axis=0), kind="stable")
     by_name = {REASONS.names[k]: _short(by_reason[:, k]) for k in most if by_reason[:, k].any()}

@@ -109,7 +109,6 @@ def autoscale(
     >>> result = fleetlab.autoscale(jobs, fleetlab.Cluster.uniform(2, 1), every="15m", models=["last"])
     >>> result.provenance.settings["wait"]
     60.0
-
     """
     scenario = Scenario.of(source, cluster, **words)
     _check(scenario, wait, risk)

@@ -72,12 +72,7 @@ def _row(result: ReplayResult) -> dict[str, object]:
 
 def _setting(result: ReplayResult) -> dict[str, object]:
     hours = float(result.node_hours.mean())
-    return {
-        "policy": result.policy,
-        "setting": result.setting,
-        "P95 wait": result.p95,
-        "node-hours per day": hours,
-    }
+    return {"policy": result.policy, "setting": result.setting, "P95 wait": result.p95, "node-hours per day": hours}
 
 
 def _differences(days: pl.DataFrame) -> pl.DataFrame:

@@ -70,7 +70,6 @@ class Calibration(FieldsResult):
         >>> with TemporaryDirectory() as folder:
         ...     Scenario.of(calibrated.save(f"{folder}/mine.toml"))
         <Scenario builtin:200: fifo/greedy, latency 5>
-
         """
         path = Path(path)
         if self.scenario is None:
@@ -126,7 +125,6 @@ def calibrate(
     >>> import fleetlab
     >>> fleetlab.calibrate("builtin:200").findings[0]
     '181 of 200 jobs are compared, 99 % of the GPU-hours (19 without a run time, 1 without a start).'
-
     """
     scenario = Scenario.of(source, cluster, **words)
     _check(scenario, fit)

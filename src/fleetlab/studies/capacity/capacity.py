@@ -186,7 +186,6 @@ def capacity(
     >>> result = fleetlab.capacity(jobs, fleetlab.Cluster.uniform(1, 8), slo="p90 wait < 1m", workers=0)
     >>> result.findings[0][:17]
     '4 nodes keep the '
-
     """
     scenario, goal = Scenario.of(source, cluster, **words), ServiceGoal.read(slo)
     plan = Plan.of(replicas, scope or _default_scope(scenario))

@@ -156,7 +156,6 @@ class Check(FieldsResult):
         >>> result = fleetlab.check("sample", conf="bf_interval=600", replicas=1, workers=0)
         >>> "| verdict |" in result.markdown("check.svg")
         True
-
         """
         rows = self.frames["rules"].rows(named=True)
         lines = [f"## {'✅' if self.passed else '❌'} {self.findings[0]}", ""]
@@ -183,7 +182,6 @@ class Check(FieldsResult):
         >>> result = fleetlab.check("sample", conf="bf_interval=600", replicas=1, workers=0)
         >>> result.junit()[:5]
         '<?xml'
-
         """
         rows = self.frames["rules"].rows(named=True)
         lines = ['<?xml version="1.0" encoding="UTF-8"?>']
@@ -219,7 +217,6 @@ class Check(FieldsResult):
         ...     result.write(markdown=Path(folder, "check.md"))
         ...     Path(folder, "check.svg").exists()
         True
-
         """
         if markdown is not None:
             picture = self.figures()["timeline"].save(markdown.with_suffix(".svg"))
@@ -271,7 +268,6 @@ def check(
     >>> import fleetlab
     >>> fleetlab.check("sample", conf="bf_interval=600", replicas=1, workers=0).frames["rules"].columns[:2]
     ['rule', 'who']
-
     """
     held = read_rules(rules) if rules is None or isinstance(rules, Path) else tuple(rules)
     base = as_configured(Scenario.of(source, cluster))

@@ -101,7 +101,6 @@ def compare(
     >>> result = fleetlab.compare(scenario.vary(order=["fifo", "sjf"]), workers=0)
     >>> result.to_polars("policies")["policy"].to_list()
     ['fifo/greedy', 'sjf/greedy']
-
     """
     plan = Plan.of(replicas, scope)
     if conf:

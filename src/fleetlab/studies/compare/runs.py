@@ -21,17 +21,7 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.replicas import perturbed
 from fleetlab.core.result import FieldsResult, Finding
 from fleetlab.sim import simulate
-from fleetlab.stats import (
-    ANY,
-    POSITIVE,
-    Floats,
-    Interval,
-    Ints,
-    Range,
-    Statistic,
-    Verdict,
-    bonferroni,
-)  # fmt: skip
+from fleetlab.stats import ANY, POSITIVE, Floats, Interval, Ints, Range, Statistic, Verdict, bonferroni  # fmt: skip
 from fleetlab.studies.explain.job import names_of
 from fleetlab.studies.model_error import by_chance, notes_of, with_model_error
 from fleetlab.studies.replicas import Plan, Replication, Replicator, Results

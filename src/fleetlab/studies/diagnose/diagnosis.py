@@ -80,7 +80,6 @@ class Diagnosis(FieldsResult):
         >>> result = fleetlab.diagnose("builtin:200", load=20, changes=["backfill"], replicas=1)
         >>> result.scenario("backfill")
         <Scenario builtin:200: fifo/easy, load 20>
-
         """
         name = lookup("change", change, self.frames["changes"]["change"].to_list(), error=WorkloadError)
         assert self.baseline is not None
@@ -149,7 +148,6 @@ def diagnose(
     >>> result = fleetlab.diagnose("builtin:200", load=20, changes=["cpu"], workers=0)
     >>> "of all waiting time is `cpu`" in result.findings[0]
     True
-
     """
     scenario, plan = Scenario.of(source, cluster, **words), Plan.of(replicas, scope)
     prices = scenario.prices or Prices()

@@ -96,7 +96,6 @@ def eta(
     >>> result = fleetlab.eta("builtin:200", load=20, request="1 T4, 1 h", at="60s", replays=20, calibrate=0)
     >>> result.provenance.verb
     'eta'
-
     """
     if replays < 1 or calibrate < 0:
         msg = f"replays are 1 or more, and earlier forecasts 0 or more: {replays} and {calibrate}"

@@ -62,7 +62,6 @@ def judge(
         As `eta` takes them.
     progress
         Called as forecasts are made.
-
     """
     if forecasts < 1 or replays < 1:
         msg = f"forecasts and replays are 1 or more: {forecasts} and {replays}"

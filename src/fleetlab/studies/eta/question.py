@@ -157,11 +157,7 @@ def as_job(request: Request, snapshot: Snapshot) -> tuple[pl.DataFrame, str]:
     }
     if "user" in words:
         values |= {"group": None, "app": None}
-    own: dict[str, object] = {
-        "gpu_milli": request.milli,
-        "instances": request.instances,
-        "status": "waiting",
-    }
+    own: dict[str, object] = {"gpu_milli": request.milli, "instances": request.instances, "status": "waiting"}
     if request.limit is not None:
         own["limit"] = request.limit
     own["gpu_types"] = [request.gpu_type] if request.gpu_type else []

@@ -96,7 +96,6 @@ def explain(
     >>> import fleetlab
     >>> fleetlab.explain("builtin:200", load=20, longest=2)
     <Candidates: 200 jobs; the 2 longest waits of them.>
-
     """
     scenario = Scenario.of(source, cluster, **words).open(progress)
     if longest < 0:

@@ -163,7 +163,6 @@ def plan_ahead(
     >>> trace = fleetlab.synthesize(jobs=200, days=2)
     >>> fleetlab.plan_ahead(trace, every="15m", horizon=2, models=["last"], seconds=1)
     <PlanAhead nodes needed: now 1, median 1, P90 2>
-
     """
     back = _check(trace, objective, recent)
     cluster = _nodes(trace, nodes)

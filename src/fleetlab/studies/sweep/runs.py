@@ -79,7 +79,6 @@ class Runs(Result):
         ...     _ = fleetlab.sweep("builtin:200", seeds=1, workers=1, store=f"{folder}/store")
         ...     fleetlab.runs(f"{folder}/store").export(f"{folder}/cells.csv").name
         'cells.csv'
-
         """
         path = Path(path)
         if path.suffix not in (".csv", ".parquet"):
@@ -131,7 +130,6 @@ def runs(
     ...     _ = fleetlab.sweep("builtin:200", seeds=1, workers=1, store=folder)
     ...     fleetlab.runs(folder).summary()[0]
     Estimate(metric='cells', value=1, low=1, high=1, unit='')
-
     """
     filters, base = dict(where or {}), dict(against or {})
     for words, choices in ((filters, KNOWN), (base, (*AXES, *APART))):

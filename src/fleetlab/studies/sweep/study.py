@@ -61,7 +61,6 @@ class Study:
     --------
     >>> Study.of("builtin:500", seeds=3)
     <Study study: 1 scenario, 3 seeds>
-
     """
 
     scenarios: tuple[Scenario, ...]
@@ -120,7 +119,6 @@ class Study:
         --------
         >>> Study.of(Scenario.of("builtin:500").vary(order=["fifo", "sjf"]), seeds=3)
         <Study study: 2 scenarios, 3 seeds>
-
         """
         if isinstance(source, str | Path) and str(source).endswith(".toml"):
             source = cls.from_toml(source)
@@ -175,7 +173,6 @@ class Study:
         ...     _ = file.write_text('trace = "builtin:500"\norder = ["fifo", "sjf"]\nseeds = 3\n')
         ...     Study.from_toml(file)
         <Study orders: 2 scenarios, 3 seeds>
-
         """
         path = Path(path)
         return cls.of_words(toml.load(path, "the study", HINT), name=path.stem, folder=path.parent)
@@ -207,7 +204,6 @@ class Study:
         --------
         >>> Study.of_words({"trace": "builtin:500", "order": ["fifo", "sjf"], "seeds": 3})
         <Study study: 2 scenarios, 3 seeds>
-
         """
         check(words, (*WORDS, *OPTIONS))
         folder = Path(folder)
@@ -242,7 +238,6 @@ class Study:
         --------
         >>> Study.of("builtin:500").replace(seeds=5)
         <Study study: 1 scenario, 5 seeds>
-
         """
         if "seeds" in changes:
             changes["seeds"] = Seeds.of(changes["seeds"])
@@ -284,7 +279,6 @@ class Study:
         >>> scenarios = Scenario.of("builtin:500").vary(order=["fifo", "sjf"])
         >>> [scenario.title for scenario, _ in Study.of(scenarios, against={"order": "fifo"}).pairs()]
         ['sjf/greedy']
-
         """
         if not self.against:
             return []

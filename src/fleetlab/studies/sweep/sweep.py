@@ -95,7 +95,6 @@ def sweep(
     >>> with TemporaryDirectory() as folder:
     ...     fleetlab.sweep(scenarios, seeds=2, workers=1, store=folder)
     <Sweep study: 4 cells, 0 failed>
-
     """
     lookup("engine", engine, ENGINES, error=WorkloadError, hint="engine local, or engine ray with an address")
     if address is not None and engine != "ray":

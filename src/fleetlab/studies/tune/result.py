@@ -285,7 +285,6 @@ class Tuning(Result):
         ...     fleetlab.tune(trace, trials=2, days=1, warm=0, against=["fifo"]).save(Path(folder))
         ...     len(list(Path(folder).iterdir()))
         2
-
         """
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / POLICY, self.text)

@@ -158,9 +158,7 @@ def _propose(optuna: Any, study: Any, space: Space, first: int, seed: int) -> Pa
 
 def _frozen(optuna: Any, distributions: Mapping[str, Any], trial: PolicyTrial) -> Any:  # noqa: ANN401
     return optuna.trial.create_trial(
-        params=dict(trial.params),
-        distributions={word: distributions[word] for word in trial.params},
-        value=trial.value,
+        params=dict(trial.params), distributions={word: distributions[word] for word in trial.params}, value=trial.value
     )
 
 

@@ -60,7 +60,6 @@ class ConfTuning(FieldsResult):
         ...     best.save(Path(folder))
         ...     len(list(Path(folder).iterdir()))
         2
-
         """
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / CONF, HEADER + "".join(f"{line}\n" for line in self.conf))
@@ -122,7 +121,6 @@ def tune_conf(
     >>> fleetlab.tune_conf("builtin:200", conf_range=["bf_interval=1,30"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     fleetlab.core.errors.TraceError: ...
-
     """
     lookup("goal", goal, GOALS, error=WorkloadError)
     base = as_configured(Scenario.of(source, cluster, **words))

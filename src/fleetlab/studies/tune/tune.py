@@ -166,7 +166,6 @@ def tune(
     >>> trace = fleetlab.synthesize(jobs=200, days=4)
     >>> fleetlab.tune(trace, trials=2, days=1, warm=0, against=["fifo"]).provenance.settings["trials"]
     2
-
     """
     if not isinstance(source, Scenario):
         words.setdefault("estimate", "group")  # with an oracle the search would know the future

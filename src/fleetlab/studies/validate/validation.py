@@ -173,7 +173,6 @@ def validate(*, only: Sequence[str] = (), seed: int = 0, progress: Progress = si
     >>> import fleetlab
     >>> fleetlab.validate(only=["audit"])
     <Validation: The validation passes, of 1 parts with 12 lines.>
-
     """
     for name in only:
         lookup("part of a validation", name, PARTS, error=WorkloadError)

@@ -108,8 +108,7 @@ TASK = _table(
     "job_name task_name inst_num:f status start_time:f end_time:f plan_cpu:f plan_mem:f plan_gpu:f gpu_type",
 )
 INSTANCE = _table(
-    "pai_instance_table",
-    "job_name task_name inst_name worker_name inst_id status start_time:f end_time:f machine",
+    "pai_instance_table", "job_name task_name inst_name worker_name inst_id status start_time:f end_time:f machine"
 )
 SENSOR = _table(
     "pai_sensor_table",

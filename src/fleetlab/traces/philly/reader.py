@@ -96,13 +96,7 @@ def _cluster(source: SourceFile, intake: Intake) -> Cluster:
     # The list does not say which GPUs they are: their memory is all that distinguishes them.
     kind = pl.concat_str(pl.lit("GPU-"), memory.cast(pl.String), pl.lit("GB"))
     cluster = Cluster.of(
-        frame.select(
-            node="machineId",
-            pool=kind,
-            gpu_type=kind,
-            gpus="number of GPUs",
-            gpu_memory_mib=memory * 1024,
-        ),
+        frame.select(node="machineId", pool=kind, gpu_type=kind, gpus="number of GPUs", gpu_memory_mib=memory * 1024),
         source="philly",
     )
     intake.keep("machines", len(cluster))

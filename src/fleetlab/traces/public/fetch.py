@@ -116,7 +116,6 @@ def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str
     --------
     >>> import fleetlab
     >>> fleetlab.fetch("philly", into="philly")  # doctest: +SKIP
-
     """
     return gather(
         PUBLISHED[lookup("published trace", name, PUBLISHED, error=TraceError)], into=into, progress=progress, base=base

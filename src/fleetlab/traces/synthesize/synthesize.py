@@ -90,7 +90,6 @@ def synthesize(
     --------
     >>> synthesize("pai2020", jobs=1000, seed=7)
     <Trace 1,000 jobs, 1,897 nodes, 0 rejects, synthesize:pai2020>
-
     """
     lookup("synthetic trace", str(name), NAMES, error=TraceError)
     span = _checked_span(jobs, days, seed)

@@ -95,11 +95,7 @@ def _reckoned(text: pl.Series, plan: ColumnMap, kind: str | None, *, clock: bool
 
 
 def _target(
-    target: str,
-    node: Node,
-    raw: dict[str, pl.Series],
-    numbers: dict[str, tuple[pl.Series, pl.Series]],
-    rows: int,
+    target: str, node: Node, raw: dict[str, pl.Series], numbers: dict[str, tuple[pl.Series, pl.Series]], rows: int
 ) -> dict[str, pl.Series]:
     if target in TEXTS and isinstance(node, ColumnRef):
         text = raw[node.name]
@@ -196,7 +192,4 @@ def _amount_rules(name: str) -> list[Rule]:
 
 
 def _status_rules() -> list[Rule]:
-    return [
-        ("`status` is missing", pl.col("status").is_null()),
-        ("unknown status", state().is_null(), "status"),
-    ]
+    return [("`status` is missing", pl.col("status").is_null()), ("unknown status", state().is_null(), "status")]

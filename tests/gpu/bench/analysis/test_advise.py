@@ -532,10 +532,7 @@ def test_too_few_requests_have_no_p99_and_say_so(tmp_path, made):
 
 @pytest.mark.parametrize(
     ("mix", "goal", "best"),
-    [
-        ("resnet-train, resnet-infer", "worst", "mps@50"),
-        ("resnet-train, resnet-train", "throughput", "mps"),
-    ],
+    [("resnet-train, resnet-infer", "worst", "mps@50"), ("resnet-train, resnet-train", "throughput", "mps")],
 )
 def test_the_h200_is_advised_as_its_tables_say(mix, goal, best):
     found = advise(H200, mix=mix, goal=goal)

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from fleetlab.gpu.bench.analysis import analyze
-from fleetlab.gpu.bench.analysis.measure import (
-    Measure,
-    Noise,
-    NoiseSample,
-    alone_noise,
-    collect_suites,
-)
+from fleetlab.gpu.bench.analysis.measure import Measure, Noise, NoiseSample, alone_noise, collect_suites
 from fleetlab.gpu.bench.results.cells import suites
 from fleetlab.stats import UNKNOWN_SPREAD, Spread, pooled_variance, sum_variances
 

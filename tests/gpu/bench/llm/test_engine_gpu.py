@@ -7,10 +7,7 @@ from fleetlab.gpu.bench.llm.engine import CachedDecoder, DecodeEngine, DecoderSi
 
 from .test_engine import by_hand
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 SIZE = DecoderSize(layers=3, width=128, heads=4, groups=2, inner=256, vocabulary=997, slots=5, context=1024)
 
 

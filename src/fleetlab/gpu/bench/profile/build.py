@@ -13,12 +13,7 @@ import polars as pl
 from fleetlab.core import DeviceError, Provenance, Speed
 from fleetlab.gpu.bench.histogram import interval_columns
 from fleetlab.gpu.bench.profile.mig import half_gpu
-from fleetlab.gpu.bench.profile.models import (
-    Pair,
-    PairModel,
-    SpeedTable,
-    WaitModel,
-)
+from fleetlab.gpu.bench.profile.models import Pair, PairModel, SpeedTable, WaitModel
 from fleetlab.gpu.bench.profile.observations import PROBES, Colocation, Observations, read_observations
 from fleetlab.gpu.devices.console import BenchError
 from fleetlab.stats import Floats, Interval, bootstrap_units
