@@ -166,11 +166,11 @@ def test_long_work_can_be_cancelled(tab):
     tab.answered()
 
 
-# Presses the button as soon as the page says what goes on: a driver that looks for it again and again comes too late.
+# Presses the button whenever the page says that it simulates: a driver that looks for it again and again comes too late.
 CANCEL = """new MutationObserver((_, watch) => {
-  if (!document.getElementById('status')?.textContent.includes('simulating')) return;
-  watch.disconnect();
-  document.getElementById('cancel').click();
+  const status = document.getElementById('status')?.textContent ?? '';
+  if (status.startsWith('Cancelled')) watch.disconnect();
+  else if (status.includes('simulating')) document.getElementById('cancel').click();
 }).observe(document, { subtree: true, childList: true, characterData: true });"""
 
 
