@@ -185,7 +185,7 @@ def test_compiled_code_of_a_scheduler_is_kept_by_its_files_and_those_of_the_simu
     ("words", "said"),
     [
         (["--load", "0"], "hint: --load 1.2 raises the arrival rate by 20 %"),
-        (["--quota", "-1"], "hint: --quota 16 for every user, or --quota ada=16,bob=8"),
+        (["--quota", "-1"], "hint: --quota 16 for every user, or --quota ada=16,queue:vision=8"),
         (
             ["--order", "srpt", "--backfill", "easy"],
             "hint: --backfill none or --backfill greedy, or an order that does",

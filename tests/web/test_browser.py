@@ -166,7 +166,7 @@ def test_long_work_can_be_cancelled(tab):
     tab.answered()
 
 
-# Presses the button whenever the page says that it simulates: a driver that looks for it again and again comes too late.
+# Presses the button while the page says that it simulates: a driver that looks for it again and again comes too late.
 CANCEL = """new MutationObserver((_, watch) => {
   const status = document.getElementById('status')?.textContent ?? '';
   if (status.startsWith('Cancelled')) watch.disconnect();
