@@ -322,15 +322,15 @@
     bar(answer);
     $("population").textContent = answer.population;
     selected(answer.submitted);
-    recorded(answer.recorded);
     levels(answer);
-    bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
-    if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, answer.rows.some((r) => r.metric === "mean wait") ? "No job waits." : "No job completed."));
   }
   // What replicas refine.
   function levels(answer) {
     headline(answer);
+    recorded(answer);
     tiles(answer);
+    bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
+    if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, answer.rows.some((r) => r.metric === "mean wait") ? "No job waits." : "No job completed."));
     $("findings").replaceChildren(...answer.findings.filter((line) => !answer.headline.toLowerCase().includes(line.toLowerCase())).map((line) => el("li", {}, ...prose(line))));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     evidence(answer);
@@ -355,18 +355,11 @@
   }
   // What is simulated, and how far to believe it.
   function bar(answer) {
-    const { scheduler: by, recorded: r } = answer;
+    const { scheduler: by } = answer;
     const chip = $("chip-scheduler");
     chip.hidden = false;
     chip.textContent = by.replaces ? `${by.title}: not your ${by.replaces}` : `Scheduler: ${by.title}`;
     chip.classList.toggle("amber", Boolean(by.replaces));
-    const trust = $("chip-trust");
-    trust.hidden = !r;
-    if (r) {
-      trust.textContent = `Simulated ${short(r.simulated.text)} · recorded ${short(r.recorded.text)}${r.why ? ": find out why →" : by.error && ` · ${by.error}`}`;
-      trust.title = r.why || `Mean wait of the ${r.jobs.toLocaleString("en")} jobs of the baseline beside what the log recorded${by.accuracy && `; ${by.accuracy}`}`;
-      trust.classList.toggle("amber", Boolean(r.why));
-    }
     $("settings").hidden = !by.settings.length;
     $("setting-rows").tBodies[0].replaceChildren(...by.settings.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), el("td", {}, one.was), el("td", {}, one.becomes))));
     $("setting-notes").replaceChildren(...by.notes.map((line) => el("li", {}, line)));
@@ -408,9 +401,14 @@
     const what = state.view === "what-if" && !same(state.now, state.base) ? `What if ${words(state.now).toString().replaceAll("&", ", ").replaceAll("+", " ") || "as by default"}` : VIEWS[state.view];
     document.title = `${decodeURIComponent(what)} · ${trace} · fleetlab`;
   }
-  function recorded(r) {
+  function recorded({ scheduler: by, recorded: r }) {
     $("recorded").hidden = !r;
+    const trust = $("chip-trust");
+    trust.hidden = !r;
     if (!r) return;
+    trust.textContent = `Simulated ${short(r.simulated.text)} · recorded ${short(r.recorded.text)}${r.why ? ": find out why →" : by.error && ` · ${by.error}`}`;
+    trust.title = r.why || `Mean wait of the ${r.jobs.toLocaleString("en")} jobs of the baseline beside what the log recorded${by.accuracy && `; ${by.accuracy}`}`;
+    trust.classList.toggle("amber", Boolean(r.why));
     const side = (name, quantity) => el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, quantity.text), el("span", { className: "soft" }, ` ${r.jobs.toLocaleString("en")} jobs`)));
     $("recorded-waits").replaceChildren(side("recorded in the log", r.recorded), side("simulated (baseline)", r.simulated));
     $("recorded-why").textContent = r.why || "Within a quarter of each other.";
