@@ -124,8 +124,8 @@ def root(tmp_path_factory, small, hostile):
     return root
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def page(root):
-    """One page for all modules of a process of pytest: a server starts four processes with all loops."""
+    """A page of the module's own: what another module has asked would be answered from memory."""
     with started("--traces", root, "--upload-mib", 2) as client:
         yield client
