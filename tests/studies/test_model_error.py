@@ -1,6 +1,7 @@
 """The error of a model in intervals: its estimate, what it covers, and where it is said."""
 
 import math
+import re
 import tomllib
 from collections import defaultdict
 from pathlib import Path
@@ -80,6 +81,17 @@ def test_the_ratios_are_those_of_the_page_of_recorded_runs(error):
             ratios[row[1].strip().rpartition("-")[0]].append(float(row[4].strip(" *")))
     assert error.ratios == ratios, "run `python -m realtest.compare --all`"
     assert sum(map(len, ratios.values())) == 50
+
+
+def test_the_first_page_counts_the_settings_as_they_were_measured(error):
+    ratios = [math.exp(np.mean(np.log(values))) for values in error.ratios.values()]
+    off = sorted(abs(ratio - 1) for ratio in ratios if abs(ratio - 1) > 0.03)
+    text = (PAGE.parents[3] / "README.md").read_text("utf-8")
+    claim = re.search(
+        r"Of (\d+) settings .* within 3 % of the real one in (\d+)\. The other five are (\d+) to (\d+) % off", text
+    )
+    counts = [len(ratios), len(ratios) - len(off), round(100 * off[0]), round(100 * off[-1])]
+    assert counts == [int(number) for number in claim.groups()]
 
 
 def test_the_widened_interval_holds_nine_of_ten_real_mean_waits_of_settings_that_it_was_not_measured_by(error):
